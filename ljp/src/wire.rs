@@ -1,0 +1,39 @@
+//! The numbers that lay out version 3, shared by the two sides of this crate.
+
+/// The first bytes of an event stream.
+pub(crate) const MAGIC: [u8; 3] = *b"ljp";
+/// The version that this crate writes.
+pub(crate) const VERSION: u8 = 3;
+/// Reserved bytes after the version.
+pub(crate) const RESERVED: usize = 3;
+
+/// The longest LEB128 form of a 64-bit number.
+pub(crate) const ULEB_MAX: usize = 10;
+
+/// Set in the first byte of a sample, clear in that of every other record.
+pub(crate) const SAMPLE: u8 = 0x80;
+/// A reason stands in place of the stack.
+pub(crate) const SAMPLE_NO_STACK: u8 = 0x20;
+/// A weight follows.
+pub(crate) const SAMPLE_WEIGHT: u8 = 0x10;
+
+pub(crate) const META: u8 = 0x01;
+pub(crate) const MODULE: u8 = 0x02;
+pub(crate) const PROTO: u8 = 0x03;
+pub(crate) const FUNC: u8 = 0x04;
+pub(crate) const TRACE: u8 = 0x05;
+pub(crate) const FRAME: u8 = 0x06;
+pub(crate) const STACK: u8 = 0x07;
+pub(crate) const EPOCH: u8 = 0x08;
+pub(crate) const END: u8 = 0x0f;
+
+pub(crate) const FRAME_LUA: u8 = 0;
+pub(crate) const FRAME_FUNC: u8 = 1;
+pub(crate) const FRAME_NATIVE: u8 = 2;
+pub(crate) const FRAME_TRACE: u8 = 3;
+pub(crate) const FRAME_MARK: u8 = 4;
+
+/// The frame ran as machine code of a trace.
+pub(crate) const FLAG_COMPILED: u64 = 1;
+/// The frame is only known as an ancestor.
+pub(crate) const FLAG_ANCESTOR: u64 = 2;
