@@ -1,0 +1,25 @@
+-- For `luarocks make`: builds this work tree with cargo and installs the Lua
+-- module, its native part and the `sysprof` command.
+rockspec_format = "3.0"
+package = "sysprof"
+version = "scm-1"
+source = {
+  -- The work tree itself: there is no published archive yet.
+  url = ".",
+}
+description = {
+  summary = "A sampling profiler that loads into an unpatched LuaJIT",
+  license = "MIT",
+}
+dependencies = { "lua == 5.1" }
+supported_platforms = { "linux" }
+build = {
+  type = "make",
+  build_target = "build",
+  install_pass = false,
+  install = {
+    lua = { sysprof = "lua/sysprof.lua" },
+    lib = { sysprof_core = "build/lib/sysprof_core.so" },
+    bin = { sysprof = "build/bin/sysprof" },
+  },
+}

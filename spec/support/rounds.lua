@@ -1,0 +1,67 @@
+-- Runs a program again and again in one process, and holds what it prints in
+-- each round against the first round:
+--
+--   luajit rounds.lua PROGRAM rounds=N|seconds=N [size=N] [profile=FILE interval=MS]
+--
+-- With `profile` all of it runs under the profiler in mode "C". Prints what one
+-- round printed, so that two runs can be compared; what happened goes to stderr
+-- as `rounds N samples N`. Any difference, and any sample that the counters do
+-- not account for, ends it with an error.
+
+local program = assert(arg[1], "which program?")
+local options = {}
+for i = 2, #arg do
+  local key, value = arg[i]:match("^(%a+)=(.*)$")
+  assert(key, "not KEY=VALUE: " .. arg[i])
+  options[key] = value
+end
+local rounds, seconds = tonumber(options.rounds), tonumber(options.seconds)
+assert(rounds or seconds, "rounds=N or seconds=N must be given")
+
+-- The program's own `print` writes into the round's text.
+local text
+local environment = setmetatable({
+  print = function(...)
+    local parts = { n = select("#", ...), ... }
+    for i = 1, parts.n do parts[i] = tostring(parts[i]) end
+    text[#text + 1] = table.concat(parts, "\t") .. "\n"
+  end,
+}, { __index = _G })
+local chunk = setfenv(assert(loadfile(program)), environment)
+
+local function round()
+  text = {}
+  chunk(options.size)
+  return table.concat(text)
+end
+
+local sysprof
+if options.profile then
+  sysprof = require "sysprof"
+  assert(sysprof.start { mode = "C", interval = tonumber(options.interval), path = options.profile })
+end
+
+local first, done = nil, 0
+local began = os.time()
+repeat
+  local printed = round()
+  first = first or printed
+  done = done + 1
+  if printed ~= first then
+    error(("%s: round %d printed\n%s where round 1 printed\n%s"):format(program, done, printed, first), 0)
+  end
+until (rounds and done >= rounds) or (seconds and os.difftime(os.time(), began) >= seconds)
+
+local samples = 0
+if sysprof then
+  assert(sysprof.stop())
+  local report = sysprof.report()
+  samples = report.samples
+  local sum = 0
+  for _, n in pairs(report.vmstate) do sum = sum + n end
+  if sum ~= samples then
+    error(("%s: the VM states add up to %d, of %d samples"):format(program, sum, samples), 0)
+  end
+end
+io.stderr:write(("rounds %d samples %d\n"):format(done, samples))
+io.write(first)
