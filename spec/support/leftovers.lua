@@ -1,0 +1,42 @@
+-- What a process has that a profiler may forget to give back: descriptors,
+-- threads, timers, signal handlers, mapped files. Two of these are compared.
+
+local lfs = require "lfs"
+
+-- The names in a folder of /proc, with what they point to.
+local function entries(folder)
+  local list = {}
+  for name in lfs.dir(folder) do
+    if name ~= "." and name ~= ".." then
+      -- The descriptor that reads /proc/self/fd is gone by now: no target.
+      local target = lfs.symlinkattributes(folder .. "/" .. name, "target")
+      if target then list[#list + 1] = name .. " " .. target end
+    end
+  end
+  table.sort(list)
+  return list
+end
+
+local function count(folder)
+  local n = 0
+  for _ in lfs.dir(folder) do n = n + 1 end
+  return n
+end
+
+-- The lines of a file of /proc that `keep` turns into something.
+local function lines(path, keep)
+  local list = {}
+  for line in io.lines(path) do
+    list[#list + 1] = keep(line)
+  end
+  return list
+end
+
+return function()
+  return {
+    descriptors = entries "/proc/self/fd",
+    threads = count "/proc/self/task",
+    timers = lines("/proc/self/timers", function(line) return line:match "^ID:.*" end),
+    signals = lines("/proc/self/status", function(line) return line:match "^Sig[BIC]%a+:.*" end),
+  }
+end
