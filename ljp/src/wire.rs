@@ -1,4 +1,6 @@
 //! The numbers that lay out version 3, shared by the two sides of this crate.
+//! Some of them matter to one side only.
+#![cfg_attr(not(feature = "read"), allow(dead_code))]
 
 /// The first bytes of an event stream.
 pub(crate) const MAGIC: [u8; 3] = *b"ljp";
@@ -16,6 +18,11 @@ pub(crate) const SAMPLE: u8 = 0x80;
 pub(crate) const SAMPLE_NO_STACK: u8 = 0x20;
 /// A weight follows.
 pub(crate) const SAMPLE_WEIGHT: u8 = 0x10;
+
+/// Reserved, 0.
+pub(crate) const SAMPLE_RESERVED: u8 = 0x40;
+/// The bits of the VM state.
+pub(crate) const SAMPLE_STATE: u8 = 0x0f;
 
 pub(crate) const META: u8 = 0x01;
 pub(crate) const MODULE: u8 = 0x02;

@@ -22,4 +22,6 @@ mod cursor;
 mod records;
 
 pub use cursor::Cursor;
-pub use records::{Frame, FrameDef, MAX_FRAME, MAX_SAMPLE, MAX_STACK, TraceDef};
+pub use records::{MAX_FRAME, MAX_SAMPLE, MAX_STACK};
+
+pub use crate::definitions::{Frame, FrameDef, TraceDef};
