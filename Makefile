@@ -55,10 +55,10 @@ rust-test: luajit
 specs: build luajit ## runs the Lua specs in HOST
 	@scripts/specs.sh $(HOST)
 
-specs-ci: build matrix-ci ## runs the Lua specs in the LuaJITs that CI runs
+specs-ci: build luajit matrix-ci ## runs the Lua specs in the LuaJITs that CI runs
 	@scripts/specs.sh $(CI_HOSTS)
 
-specs-matrix: build matrix ## runs the Lua specs in every LuaJIT
+specs-matrix: build luajit matrix ## runs the Lua specs in every LuaJIT
 	@scripts/specs.sh $(HOSTS)
 
 soak: build luajit ## runs each program of spec/programs under the profiler for SECONDS_EACH (60)

@@ -14,9 +14,8 @@ description = {
 dependencies = { "lua == 5.1" }
 supported_platforms = { "linux" }
 build = {
-  type = "make",
-  build_target = "build",
-  install_pass = false,
+  type = "command",
+  build_command = "make build",
   install = {
     lua = { sysprof = "lua/sysprof.lua" },
     lib = { sysprof_core = "build/lib/sysprof_core.so" },

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The demo: a real program that we did not write, Debian's luacheck, checks the
+# Lua sources of six Debian packages inside an unpatched LuaJIT while sysprof
+# records it. Prints where the time went and leaves flamegraph.svg.
+#
+# Run by `make demo`, which has built the recorder, the command and the host.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+demo=$root/build/demo
+
+scripts/debian.sh "$demo" lua-check lua-argparse lua-filesystem \
+    lua-ldoc lua-penlight lua-busted lua-luassert luarocks lua-dkjson
+
+eval "$(scripts/env.sh)"
+modules=$demo/usr/share/lua/5.1
+libraries=("$demo"/usr/lib/*/lua/5.1)
+export LUA_PATH="$modules/?.lua;$modules/?/init.lua;$LUA_PATH"
+export LUA_CPATH="${libraries[0]}/?.so;$LUA_CPATH"
+
+profile=$demo/luacheck.bin
+files=$(find -L "$modules" -name '*.lua' | wc -l)
+echo "sysprof record -- luajit luacheck ($files files)"
+status=0
+(cd "$demo/usr/share/lua" &&
+    sysprof record -o "$profile" --interval 1 -- luajit "$demo/usr/bin/luacheck" --no-config --quiet 5.1 \
+        >"$demo/luacheck.out") || status=$?
+# Luacheck's own codes up to 2 say that it found something in what it read.
+if [ "$status" -gt 2 ]; then
+    tail -n 20 "$demo/luacheck.out" >&2
+    echo "scripts/demo.sh: luacheck under sysprof record ended with exit code $status" >&2
+    exit 1
+fi
+tail -n 1 "$demo/luacheck.out"
+
+for by in function line state; do
+    echo
+    echo "sysprof report --by $by --limit 12 ${profile#"$root/"}"
+    sysprof report --by "$by" --limit 12 "$profile"
+done
+sysprof flamegraph "$profile" -o flamegraph.svg
+echo
+echo "flamegraph.svg is written: open it in a browser and click into it."

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs every program of spec/programs for SECONDS under the profiler, in mode C
+# at 0.1 ms, with the JIT on and off: scripts/soak.sh SECONDS [PROGRAM...]
+#
+# What each round prints has to be what the program prints without a profiler,
+# and the stream has to hold as many samples as were counted. Run by `make soak`.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+seconds=${1:?usage: scripts/soak.sh SECONDS [PROGRAM...]}
+shift
+[ $# -gt 0 ] || set -- spec/programs/*.lua
+eval "$(scripts/env.sh)"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+
+# One program, one JIT setting; what went wrong is its output.
+soak() {
+    local program=$1 jit=$2 counted
+    luajit -j"$jit" spec/support/rounds.lua "$program" rounds=1 >"$work/plain" 2>"$work/err" ||
+        { echo "fails without the profiler:"; cat "$work/err"; return 1; }
+    luajit -j"$jit" spec/support/rounds.lua "$program" "seconds=$seconds" \
+        "profile=$work/profile" interval=0.1 >"$work/profiled" 2>"$work/err" ||
+        { echo "exit code $? under the profiler:"; cat "$work/err"; return 1; }
+    cmp -s "$work/plain" "$work/profiled" ||
+        { echo "prints something else under the profiler:"; diff "$work/plain" "$work/profiled"; return 1; }
+    counted=$(sed -n 's/^rounds .* samples //p' "$work/err")
+    [ "$counted" -gt 0 ] || { echo "no sample was taken"; return 1; }
+    luajit spec/support/streamed.lua "$work/profile" "$counted"
+}
+
+for program in "$@"; do
+    for jit in on off; do
+        printf '%-32s -j%-4s' "$program" "$jit"
+        if message=$(soak "$program" "$jit" 2>&1); then
+            echo "$(tr '\n' ' ' <"$work/err") ok"
+            passed=$((passed + 1))
+        else
+            echo "FAILED"
+            echo "$message"
+            failed=$((failed + 1))
+        fi
+    done
+done
+echo "soak: $passed passed, $failed failed"
+[ "$failed" = 0 ]
