@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The demo: a real program that we did not write, Debian's luacheck, checks the
-# Lua sources of six Debian packages inside an unpatched LuaJIT while sysprof
+# Lua sources of seven Debian packages inside an unpatched LuaJIT while sysprof
 # records it. Prints where the time went and leaves flamegraph.svg.
 #
 # Run by `make demo`, which has built the recorder, the command and the host.
@@ -10,7 +10,7 @@ cd "$root"
 demo=$root/build/demo
 
 scripts/debian.sh "$demo" lua-check lua-argparse lua-filesystem \
-    lua-ldoc lua-penlight lua-busted lua-luassert luarocks lua-dkjson
+    lua-ldoc lua-penlight lua-busted lua-luassert
 
 eval "$(scripts/env.sh)"
 modules=$demo/usr/share/lua/5.1
@@ -23,7 +23,7 @@ files=$(find -L "$modules" -name '*.lua' | wc -l)
 echo "sysprof record -- luajit luacheck ($files files)"
 status=0
 (cd "$demo/usr/share/lua" &&
-    sysprof record -o "$profile" --interval 1 -- luajit "$demo/usr/bin/luacheck" --no-config --quiet 5.1 \
+    sysprof record -o "$profile" --interval 1 -- luajit "$demo/usr/bin/luacheck" --no-config --no-color --quiet 5.1 \
         >"$demo/luacheck.out") || status=$?
 # Luacheck's own codes up to 2 say that it found something in what it read.
 if [ "$status" -gt 2 ]; then

@@ -1,0 +1,65 @@
+-- However a profiled program ends, its profile is whole, or whole but for the
+-- last second where it was killed; and a fork's child has none.
+
+local shell = require "spec.support.shell"
+local profile = require "spec.support.profile"
+
+describe("a program that ends without stop", function()
+  local folder, path
+  setup(function()
+    folder = shell.folder()
+    path = folder .. "/profile"
+  end)
+  teardown(function() shell.remove(folder) end)
+
+  -- Returns what the program counted at its end, and the profile's summary.
+  local function ended(way, samples, wanted)
+    local code, out, err = shell.run(".", ("luajit spec/support/ended.lua %s %d %s")
+      :format(path, samples, shell.quote(way)))
+    assert.equal(wanted, code, err)
+    return tonumber(out), profile.info(path)
+  end
+
+  for way, code in pairs {
+    ["end"] = 0, exit = 3, ["exit, state closed"] = 3, error = 1, ["error in a coroutine"] = 1,
+  } do
+    it("leaves a whole profile, by " .. way, function()
+      local counted, info = ended(way, 100, code)
+      assert.is_true(info.complete)
+      assert.is_true(info.samples >= counted)
+    end)
+  end
+
+  it("leaves all but the last second, by SIGKILL", function()
+    local counted, info = ended("SIGKILL", 3000, 128 + 9)
+    assert.is_false(info.complete)
+    -- At 1 ms a second is 1000 samples.
+    assert.is_true(info.samples >= counted - 1000, info.samples .. " of " .. counted)
+    assert.is_true(info.samples > 0)
+  end)
+
+  it("leaves all but the last second, by SIGTERM", function()
+    local counted, info = ended("SIGTERM", 3000, 128 + 15)
+    assert.is_true(info.samples >= counted - 1000, info.samples .. " of " .. counted)
+  end)
+end)
+
+describe("a fork", function()
+  local folder
+  setup(function() folder = shell.folder() end)
+  teardown(function() shell.remove(folder) end)
+
+  it("has a child without a session, and leaves the parent's alone", function()
+    local path = folder .. "/profile"
+    local code, out, err = shell.run(".", "luajit spec/support/forked.lua " .. path)
+    assert.equal("", err)
+    assert.equal(0, code)
+    local samples = out:match("^child running false\nchild stop nil\nchild start true\nchild stop true\n"
+      .. "child's status 0\nparent samples (%d+)\n$")
+    assert.is_truthy(samples, out)
+    local info = profile.info(path)
+    assert.is_true(info.complete)
+    assert.equal(tonumber(samples), info.samples)
+    assert.is_true(profile.info(path .. ".child").samples >= 50)
+  end)
+end)
