@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The demo: a real program that we did not write, Debian's luacheck, checks the
-# Lua sources of seven Debian packages inside an unpatched LuaJIT while sysprof
-# records it. Prints where the time went and leaves flamegraph.svg.
+# The demo: a real program that we did not write, Debian's luacheck, checks its
+# own sources and those of a few packages more inside an unpatched LuaJIT, while
+# sysprof records it. Prints where the time went and leaves flamegraph.svg.
 #
 # Run by `make demo`, which has built the recorder, the command and the host.
 set -euo pipefail

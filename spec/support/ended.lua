@@ -12,9 +12,6 @@ local ffi = require "ffi"
 ffi.cdef [[
 int kill(int pid, int signal);
 int getpid(void);
-int fork(void);
-int waitpid(int pid, int *status, int options);
-void _exit(int code);
 ]]
 
 local path, samples, way = arg[1], tonumber(arg[2]), arg[3]
