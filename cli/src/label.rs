@@ -1,0 +1,158 @@
+//! How functions and places are called.
+//!
+//! Knows definitions of a profile one at a time. Knows nothing of stacks, and
+//! of native code only the name that a symbol has already got.
+
+use ljp::decode::{Func, Module, Proto};
+use ljp::{FuncKind, NameKind, TraceDef};
+
+/// The longest text of a chunk without a file name that is shown, as in Lua's
+/// own messages (`LUA_IDSIZE` without the brackets, and with the dots).
+const TEXT_LIMIT: usize = 48;
+const CUT_TEXT_LIMIT: usize = 45;
+
+/// First line of a function of LuaJIT's own that is written in Lua.
+const BUILTIN_LINE: u32 = u32::MAX;
+
+/// A chunk's name as Lua's messages show it: `@file` is a file, `=name` a name,
+/// and anything else the source text itself, of which the first line is shown.
+pub fn chunk(name: &[u8]) -> String {
+    match name.split_first() {
+        Some((b'@' | b'=', rest)) => text(rest),
+        _ => {
+            let line = name
+                .iter()
+                .take(TEXT_LIMIT)
+                .take_while(|byte| **byte >= b' ')
+                .count();
+            if line == name.len() {
+                format!("[string \"{}\"]", text(name))
+            } else {
+                let line = &name[..line.min(CUT_TEXT_LIMIT)];
+                format!("[string \"{}...\"]", text(line))
+            }
+        }
+    }
+}
+
+/// A Lua function: `name (file:line)` with the line where it starts,
+/// `file:line` if it has no name, or `main chunk (file)`.
+pub fn proto(proto: &Proto) -> String {
+    let chunk = chunk(&proto.chunk);
+    if proto.first_line == BUILTIN_LINE {
+        return if proto.name.is_empty() {
+            chunk
+        } else {
+            text(&proto.name)
+        };
+    }
+    let nameless = proto.name.is_empty();
+    if proto.name_kind == NameKind::Main || nameless && proto.first_line == 0 {
+        return format!("main chunk ({chunk})");
+    }
+    if nameless {
+        format!("{chunk}:{}", proto.first_line)
+    } else {
+        format!("{} ({chunk}:{})", text(&proto.name), proto.first_line)
+    }
+}
+
+/// A place in a Lua function: `file:line`.
+pub fn line(proto: &Proto, line: u32) -> String {
+    format!("{}:{line}", chunk(&proto.chunk))
+}
+
+/// A C function or built-in by the name that Lua has for it, `None` if it has
+/// none.
+pub fn func(func: &Func) -> Option<String> {
+    if !func.name.is_empty() {
+        return Some(text(&func.name));
+    }
+    (func.kind == FuncKind::Builtin).then(|| "[built-in]".to_owned())
+}
+
+/// A trace: `trace 7 (file:line)`, with the line where it starts.
+pub fn trace(trace: &TraceDef, proto: Option<&Proto>) -> String {
+    match proto {
+        Some(proto) if trace.line > 0 => {
+            format!("trace {} ({})", trace.number, line(proto, trace.line))
+        }
+        Some(proto) => format!("trace {} ({})", trace.number, chunk(&proto.chunk)),
+        None => format!("trace {}", trace.number),
+    }
+}
+
+/// Native code without a name: `module+0x1234`.
+pub fn address(module: Option<&Module>, address: u64) -> String {
+    match module {
+        Some(module) => format!("{}+{address:#x}", file_name(module)),
+        None => format!("{address:#x}"),
+    }
+}
+
+/// The last part of a module's path.
+pub fn file_name(module: &Module) -> String {
+    let name = module.path.rsplit(|byte| *byte == b'/').next();
+    text(name.unwrap_or_default())
+}
+
+/// Bytes as text. Control characters would garble a terminal, so they are
+/// shown by their escapes.
+pub fn text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    if !text.contains(char::is_control) {
+        return text.into_owned();
+    }
+    let mut shown = String::new();
+    for char in text.chars() {
+        if char.is_control() {
+            shown.extend(char.escape_default());
+        } else {
+            shown.push(char);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(chunk: &str, first_line: u32, name: &str, name_kind: NameKind) -> Proto {
+        Proto {
+            chunk: chunk.into(),
+            first_line,
+            num_lines: 1,
+            name: name.into(),
+            name_kind,
+        }
+    }
+
+    #[test]
+    fn chunks_read_as_in_lua() {
+        assert_eq!(chunk(b"@/srv/app.lua"), "/srv/app.lua");
+        assert_eq!(chunk(b"=stdin"), "stdin");
+        assert_eq!(chunk(b"return 1"), "[string \"return 1\"]");
+        assert_eq!(chunk(b"local x\nreturn x"), "[string \"local x...\"]");
+        let long = [b'x'; 100];
+        assert_eq!(chunk(&long), format!("[string \"{}...\"]", "x".repeat(45)));
+        assert_eq!(chunk(b""), "[string \"\"]");
+    }
+
+    #[test]
+    fn functions_are_named_or_placed() {
+        let named = function("@a.lua", 3, "work", NameKind::Local);
+        assert_eq!(proto(&named), "work (a.lua:3)");
+        let nameless = function("@a.lua", 3, "", NameKind::None);
+        assert_eq!(proto(&nameless), "a.lua:3");
+        let main = function("@a.lua", 0, "", NameKind::Main);
+        assert_eq!(proto(&main), "main chunk (a.lua)");
+        let own = function("=rad", BUILTIN_LINE, "", NameKind::None);
+        assert_eq!(proto(&own), "rad");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(text(b"a\x1b[2J\n\xff"), "a\\u{1b}[2J\\n\u{fffd}");
+    }
+}

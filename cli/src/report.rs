@@ -1,0 +1,153 @@
+//! `sysprof report`: the hottest functions and lines.
+//!
+//! Knows which tables there are and what stands above them.
+
+use std::io::{self, Write};
+
+use ljp::VmState;
+use ljp::profile::Profile;
+
+use crate::args::{By, Report};
+use crate::failure::{Failure, Outcome};
+use crate::number::{counted, duration, grouped, percent};
+use crate::table::Table;
+use crate::tally::{self, Count};
+use crate::view::View;
+use crate::{info, load};
+
+/// Prints what was asked for.
+///
+/// # Errors
+///
+/// If the profile cannot be read or the output not be written.
+pub fn run(args: &Report, out: &mut impl Write) -> Result<Outcome, Failure> {
+    let loaded = load::load(&args.file)?;
+    let profile = &loaded.profile;
+    if args.by == Some(By::State) {
+        states(profile, out)?;
+        return Ok(loaded.outcome());
+    }
+    let view = loaded.view(args.native);
+    let tables = Tables {
+        view: &view,
+        limit: args.limit,
+    };
+    match args.by {
+        Some(By::Function) => tables.functions(out)?,
+        Some(By::Line) => tables.lines(out)?,
+        Some(By::Trace) => tables.traces(out)?,
+        Some(By::State) | None => {
+            header(profile, out)?;
+            writeln!(out, "\nVM states")?;
+            states(profile, out)?;
+            writeln!(out, "\nTop functions")?;
+            tables.functions(out)?;
+            writeln!(out, "\nTop lines")?;
+            tables.lines(out)?;
+        }
+    }
+    Ok(loaded.outcome())
+}
+
+fn header(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    let samples = counted(profile.samples(), "sample");
+    let mut parts = vec![samples];
+    match profile.duration_us() {
+        0 => {}
+        us => parts.push(format!("in {}", duration(us))),
+    }
+    parts.extend(info::ticks(profile));
+    writeln!(out, "{}", parts.join(", "))?;
+    if let Some(host) = profile.meta.get("host") {
+        writeln!(out, "{}", crate::label::text(host.as_bytes()))?;
+    }
+    let without = profile
+        .by_reason
+        .values()
+        .fold(0u64, |sum, n| sum.saturating_add(*n));
+    if without > 0 {
+        let share = percent(without, profile.samples());
+        writeln!(
+            out,
+            "{} ({share}) without a stack",
+            counted(without, "sample")
+        )?;
+    }
+    Ok(())
+}
+
+fn states(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    let mut table = Table::new(&["share", "samples", "state"]);
+    let mut rows: Vec<_> = VmState::ALL
+        .into_iter()
+        .map(|state| (profile.by_state[state as usize], state))
+        .filter(|(samples, _)| *samples > 0)
+        .collect();
+    rows.sort_by_key(|(samples, state)| (u64::MAX - samples, *state));
+    for (samples, state) in rows {
+        table.row(vec![
+            percent(samples, profile.samples()),
+            grouped(samples),
+            state.name().to_owned(),
+        ]);
+    }
+    table.write(out)
+}
+
+/// The tables that are made of stacks.
+struct Tables<'a> {
+    view: &'a View,
+    limit: usize,
+}
+
+impl Tables<'_> {
+    fn functions(&self, out: &mut impl Write) -> io::Result<()> {
+        let view = self.view;
+        let counts = tally::by(view, view.functions.len(), |node| Some(node.function));
+        let rows = tally::ranked(&counts, &view.functions, |function| &function.name);
+        let rows = rows
+            .into_iter()
+            .map(|(count, function)| (count, function.name.as_str()));
+        self.write("function", rows.collect(), out)
+    }
+
+    fn lines(&self, out: &mut impl Write) -> io::Result<()> {
+        let view = self.view;
+        let counts = tally::by(view, view.lines.len(), |node| node.line);
+        let rows = tally::ranked(&counts, &view.lines, |line| line);
+        let rows = rows.into_iter().map(|(count, line)| (count, line.as_str()));
+        self.write("line", rows.collect(), out)
+    }
+
+    fn traces(&self, out: &mut impl Write) -> io::Result<()> {
+        let view = self.view;
+        let counts = tally::by(view, view.traces.len(), |node| node.trace);
+        let rows = tally::ranked(&counts, &view.traces, |trace| trace);
+        let rows = rows
+            .into_iter()
+            .map(|(count, trace)| (count, trace.as_str()));
+        self.write("trace", rows.collect(), out)
+    }
+
+    fn write(&self, what: &str, rows: Vec<(Count, &str)>, out: &mut impl Write) -> io::Result<()> {
+        let samples = self.view.samples();
+        let mut table = Table::new(&["self", "total", "samples", what]);
+        for (count, name) in rows.iter().take(self.limit) {
+            table.row(vec![
+                percent(count.own, samples),
+                percent(count.total, samples),
+                grouped(count.total),
+                (*name).to_owned(),
+            ]);
+        }
+        table.write(out)?;
+        match rows.len().saturating_sub(self.limit) {
+            0 => Ok(()),
+            more => writeln!(
+                out,
+                "  … and {} more; --limit shows them",
+                grouped(more as u64)
+            ),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The symbols of one file by address.
+//!
+//! Knows ELF symbol tables as the object crate gives them, and nothing of
+//! debug information.
+
+use addr2line::demangle_auto;
+use object::{Object, ObjectSymbol, SymbolKind};
+
+/// A function's symbol.
+#[derive(Debug)]
+pub(super) struct Symbol {
+    pub(super) start: u64,
+    /// The address after its last byte.
+    end: u64,
+    /// Its name as the file has it.
+    name: String,
+}
+
+impl Symbol {
+    /// Its name for people.
+    pub(super) fn demangled(&self) -> String {
+        demangle_auto(self.name.as_str().into(), None).into_owned()
+    }
+}
+
+/// Functions' symbols in the order of their addresses, one at each.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    symbols: Vec<Symbol>,
+}
+
+impl Table {
+    /// Adds the symbols of a file, of both its tables.
+    pub(super) fn add<'data>(&mut self, file: &impl Object<'data>) {
+        for symbol in file.symbols().chain(file.dynamic_symbols()) {
+            // Hand-written assembler has no types, only labels in the code.
+            let code = match symbol.kind() {
+                SymbolKind::Text => true,
+                SymbolKind::Unknown => symbol
+                    .section_index()
+                    .and_then(|index| file.section_by_index(index).ok())
+                    .is_some_and(|section| {
+                        object::ObjectSection::kind(&section) == object::SectionKind::Text
+                    }),
+                _ => false,
+            };
+            if !code || !symbol.is_definition() {
+                continue;
+            }
+            let Ok(name) = symbol.name() else { continue };
+            if name.is_empty() {
+                continue;
+            }
+            self.symbols.push(Symbol {
+                start: symbol.address(),
+                end: symbol.address().saturating_add(symbol.size()),
+                name: name.to_owned(),
+            });
+        }
+    }
+
+    /// Makes it ready to be asked.
+    pub(super) fn finish(&mut self) {
+        // Of several names for one address the one with a size is right, and the
+        // shortest of those is what people know it by.
+        self.symbols.sort_by(|a, b| {
+            let key = |s: &Symbol| (s.start, u64::MAX - s.end, s.name.len());
+            key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
+        });
+        self.symbols.dedup_by_key(|symbol| symbol.start);
+        // A label without a size reaches to the next symbol.
+        for at in 0..self.symbols.len().saturating_sub(1) {
+            let next = self.symbols[at + 1].start;
+            let symbol = &mut self.symbols[at];
+            if symbol.end == symbol.start {
+                symbol.end = next;
+            }
+        }
+    }
+
+    /// The symbol that contains the address.
+    pub(super) fn at(&self, address: u64) -> Option<&Symbol> {
+        let after = self.symbols.partition_point(|s| s.start <= address);
+        let symbol = &self.symbols[after.checked_sub(1)?];
+        (address < symbol.end).then_some(symbol)
+    }
+
+    /// Whether a function with this name is defined.
+    pub(super) fn defines(&self, name: &str) -> bool {
+        self.symbols.iter().any(|symbol| symbol.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symbol(start: u64, size: u64, name: &str) -> Symbol {
+        Symbol {
+            start,
+            end: start + size,
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_address_is_in_one_symbol_or_none() {
+        let mut table = Table {
+            symbols: vec![
+                symbol(0x300, 0, "label"),
+                symbol(0x100, 0x10, "__alias_of_f"),
+                symbol(0x100, 0x10, "f"),
+                symbol(0x340, 4, "g"),
+            ],
+        };
+        table.finish();
+        let name = |address| table.at(address).map(|s| s.name.as_str());
+        assert_eq!(name(0xff), None);
+        assert_eq!(name(0x100), Some("f"));
+        assert_eq!(name(0x10f), Some("f"));
+        assert_eq!(name(0x110), None);
+        assert_eq!(name(0x33f), Some("label"));
+        assert_eq!(name(0x343), Some("g"));
+        assert_eq!(name(0x344), None);
+        assert!(table.defines("g") && !table.defines("h"));
+    }
+
+    #[test]
+    fn names_are_demangled() {
+        let rust = symbol(0, 1, "_ZN4core3fmt5write17h0123456789abcdefE");
+        assert_eq!(rust.demangled(), "core::fmt::write");
+        assert_eq!(symbol(0, 1, "_ZN3foo3barEi").demangled(), "foo::bar(int)");
+        assert_eq!(symbol(0, 1, "lj_gc_step").demangled(), "lj_gc_step");
+    }
+}
