@@ -1,5 +1,5 @@
--- What `require "sysprof"` gives: start, stop and report of the recorder, which
--- is the native module `sysprof_core`. Options are checked there.
+-- What `require "sysprof"` gives: start, stop, report and version of the
+-- recorder, which is the native module `sysprof_core`. Options are checked there.
 --
 -- The same functions become the global `misc.sysprof`, where programs written
 -- for Tarantool look for them. A host that has a `misc.sysprof` of its own
@@ -11,6 +11,7 @@ local sysprof = {
   start = core.start,
   stop = core.stop,
   report = core.report,
+  version = core.version,
 }
 
 -- Raw access: a host may guard its globals, and neither looking nor adding

@@ -15,13 +15,10 @@ describe("the module", function()
     assert.equal(wanted, out)
   end
 
-  it("is start, stop and report", function()
-    prints("report start stop", [[
+  it("is start, stop, report and a version", function()
+    prints("report=function start=function stop=function version=string", [[
       local names = {}
-      for name, f in pairs(require "sysprof") do
-        assert(type(f) == "function")
-        names[#names + 1] = name
-      end
+      for name, value in pairs(require "sysprof") do names[#names + 1] = name .. "=" .. type(value) end
       table.sort(names)
       io.write(table.concat(names, " "))]])
   end)

@@ -28,7 +28,7 @@ describe("the options", function()
 
   describe("as a whole", function()
     for _, value in ipairs { "C", 10, true, print, coroutine.create(print) } do
-      it("can't be a " .. type(value), function() refused(value, "table", type(value)) end)
+      it("can't be a " .. type(value), function() refused(value, "a table", "not a " .. type(value)) end)
     end
 
     it("have names that are strings", function()
@@ -43,21 +43,28 @@ describe("the options", function()
       boolean = true, number = 1, string = "x", table = {},
       ["function"] = print, thread = coroutine.create(print), userdata = io.stdout,
     }
-    local right = { mode = "string", interval = "number", path = "string", depth = "number", clock = "string" }
+    -- Each with its type, and what a message about it has to name.
+    local right = {
+      mode = { "string", '"D", "L", "C"' },
+      interval = { "number", "a number" },
+      path = { "string", "a string" },
+      depth = { "number", "a number" },
+      clock = { "string", '"auto", "perf", "thread", "itimer", "wall"' },
+    }
     for option, wanted in pairs(right) do
       for got, value in pairs(types) do
-        if got ~= wanted then
+        if got ~= wanted[1] then
           it(("%s can't be a %s"):format(option, got), function()
-            refused({ [option] = value }, "'" .. option .. "'", wanted, got)
+            refused({ [option] = value }, "'" .. option .. "'", wanted[2], "not a " .. got)
           end)
         end
       end
     end
 
     it("are not converted, as Lua would", function()
-      refused({ interval = "10" }, "'interval'", "number", "string")
-      refused({ depth = "10" }, "'depth'", "number", "string")
-      refused({ path = 10, mode = "C" }, "'path'", "string", "number")
+      refused({ interval = "10" }, "'interval'", "a number", "not a string")
+      refused({ depth = "10" }, "'depth'", "a number", "not a string")
+      refused({ path = 10, mode = "C" }, "'path'", "a string", "not a number")
     end)
   end)
 
@@ -163,6 +170,8 @@ describe("the options", function()
   end)
 
   describe("path", function()
+    it("can't be empty", function() refused({ mode = "C", path = "" }, "'path'") end)
+
     it("can't hold a zero byte", function()
       refused({ mode = "C", path = folder .. "/a\0b" }, "'path'")
       assert.same({ 0, "" }, { shell.run(folder, "ls -A") })
