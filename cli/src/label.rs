@@ -38,14 +38,15 @@ pub fn chunk(name: &[u8]) -> String {
 /// A Lua function: `name (file:line)` with the line where it starts,
 /// `file:line` if it has no name, or `main chunk (file)`.
 pub fn proto(proto: &Proto) -> String {
-    let chunk = chunk(&proto.chunk);
     if proto.first_line == BUILTIN_LINE {
-        return if proto.name.is_empty() {
-            chunk
+        let name = if proto.name.is_empty() {
+            &proto.chunk
         } else {
-            text(&proto.name)
+            &proto.name
         };
+        return text(name.strip_prefix(b"=").unwrap_or(name));
     }
+    let chunk = chunk(&proto.chunk);
     let nameless = proto.name.is_empty();
     if proto.name_kind == NameKind::Main || nameless && proto.first_line == 0 {
         return format!("main chunk ({chunk})");
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(proto(&nameless), "a.lua:3");
         let main = function("@a.lua", 0, "", NameKind::Main);
         assert_eq!(proto(&main), "main chunk (a.lua)");
-        let own = function("=rad", BUILTIN_LINE, "", NameKind::None);
+        let own = function("rad", BUILTIN_LINE, "", NameKind::None);
         assert_eq!(proto(&own), "rad");
     }
 

@@ -146,7 +146,7 @@ fn older_versions_are_read() {
     let Reading { profile, fault } = Profile::read(&stream[..]).unwrap();
     assert!(fault.is_none(), "{fault:?}");
     assert_eq!((profile.version, profile.samples()), (1, 3));
-    assert_eq!(profile.protos[0].chunk, b"=a.l");
+    assert_eq!(profile.protos[0].chunk, b"a.l");
     assert_eq!(profile.funcs[0].name, b"f");
     let trace = profile.traces[0];
     assert_eq!((trace.number, trace.line), (9, 6));

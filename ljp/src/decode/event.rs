@@ -62,7 +62,8 @@ pub struct Module {
 pub struct Proto {
     /// Chunk name as Lua has it: `@file`, `=name`, or source text, perhaps cut.
     pub chunk: Vec<u8>,
-    /// The line where it begins.
+    /// The line where it begins, 0 of a main chunk, `u32::MAX` of a function of
+    /// LuaJIT's own that is written in Lua.
     pub first_line: u32,
     /// How many lines it has.
     pub num_lines: u32,

@@ -67,7 +67,7 @@ pub enum TarantoolSymbol {
     Lua {
         /// Address of its prototype.
         address: u64,
-        /// Name of its chunk, ready to be shown.
+        /// Name of its chunk as Lua has it.
         chunk: Vec<u8>,
         /// The line where it begins; of a built-in that is Lua code, a number
         /// beyond any line.

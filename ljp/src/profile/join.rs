@@ -15,38 +15,40 @@ pub(super) fn is_entry(name: &[u8]) -> bool {
 
 /// Puts the frames of both stacks, which come innermost first, into `out`,
 /// outermost first. `enters` says of a native frame whether it enters Lua,
-/// `is_c` of a Lua frame whether it is a C function.
+/// `inside` of a Lua frame the index of the innermost native frame that lies in
+/// it, which can only be one of a C function.
 ///
-/// Below every entry come the Lua frames up to the next C function, which is
-/// where the native stack goes on. Without an entry the native frames can only
-/// be what the innermost Lua function is doing.
+/// At every entry come the Lua frames up to the next C function that the native
+/// stack goes on with. What is left of the Lua stack comes last: the recorder
+/// may have left out the native frames that it belongs to. Without any entry,
+/// the Lua stack is taken to have been entered at once.
 pub(super) fn outermost_first(
     lua: &[Frame],
     native: &[Frame],
     enters: impl Fn(&Frame) -> bool,
-    is_c: impl Fn(&Frame) -> bool,
+    inside: impl Fn(&Frame) -> Option<usize>,
     out: &mut Vec<Frame>,
 ) {
     let mut lua = lua.iter().rev();
-    let mut entries = native.iter().filter(|frame| enters(frame)).count();
-    if entries == 0 {
-        out.extend(lua.by_ref());
-    }
-    for frame in native.iter().rev() {
-        out.push(*frame);
-        if !enters(frame) {
-            continue;
-        }
-        entries -= 1;
+    // `left` is how many native frames, the innermost ones, are still to come.
+    let mut enter = |left: usize, out: &mut Vec<Frame>| {
         for frame in lua.by_ref() {
             out.push(*frame);
-            // After the last entry there is no way back into Lua, so all that
-            // is left belongs here.
-            if entries > 0 && is_c(frame) {
+            if inside(frame).is_some_and(|at| at < left) {
                 break;
             }
         }
+    };
+    if !native.iter().any(&enters) {
+        enter(native.len(), out);
     }
+    for (left, frame) in native.iter().enumerate().rev() {
+        out.push(*frame);
+        if enters(frame) {
+            enter(left, out);
+        }
+    }
+    enter(0, out);
 }
 
 #[cfg(test)]
@@ -68,14 +70,21 @@ mod tests {
         }
     }
 
-    /// Native frames with an address below 10 enter Lua.
+    /// Native frames with an address below 10 enter Lua, the one with address
+    /// 10 times a C function's number is in it.
     fn join(lua: &[Frame], native: &[Frame]) -> Vec<Frame> {
         let mut out = Vec::new();
         outermost_first(
             lua,
             native,
             |frame| matches!(frame, Frame::Native { address, .. } if *address < 10),
-            |frame| matches!(frame, Frame::Func { .. }),
+            |frame| match frame {
+                Frame::Func { func } => {
+                    let frame = self::native(u64::from(*func) * 10);
+                    native.iter().position(|native| *native == frame)
+                }
+                _ => None,
+            },
             &mut out,
         );
         out
@@ -84,14 +93,14 @@ mod tests {
     #[test]
     fn the_stacks_alternate() {
         let joined = join(
-            &[lua(4), lua(3), c(2), lua(1)],
+            &[lua(4), lua(3), c(3), lua(1)],
             &[native(40), native(2), native(30), native(1), native(20)],
         );
         let expected = [
             native(20),
             native(1),
             lua(1),
-            c(2),
+            c(3),
             native(30),
             native(2),
             lua(3),
@@ -99,6 +108,17 @@ mod tests {
             native(40),
         ];
         assert_eq!(joined, expected);
+    }
+
+    #[test]
+    fn what_native_frames_are_missing_for_comes_last() {
+        // The way from the C function back into Lua was not recorded.
+        let joined = join(&[lua(1), c(3)], &[native(30), native(2), native(20)]);
+        let expected = [native(20), native(2), c(3), native(30), lua(1)];
+        assert_eq!(joined, expected);
+        // Nor was the C function itself.
+        let joined = join(&[lua(1), c(3)], &[native(2), native(20)]);
+        assert_eq!(joined, [native(20), native(2), c(3), lua(1)]);
     }
 
     #[test]

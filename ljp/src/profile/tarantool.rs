@@ -58,11 +58,23 @@ impl Builder {
                 .is_some_and(|name| join::is_entry(name)),
             _ => false,
         };
-        let is_c = |frame: &Frame| match frame {
-            Frame::Func { func } => funcs[*func as usize].kind == FuncKind::C,
-            _ => false,
+        let mut innermost = HashMap::new();
+        for (at, frame) in native.iter().enumerate() {
+            innermost.entry(*frame).or_insert(at);
+        }
+        let inside = |frame: &Frame| match frame {
+            Frame::Func { func } => {
+                let func = &funcs[*func as usize];
+                let start = Frame::Native {
+                    module: None,
+                    address: func.address,
+                };
+                let is_c = func.kind == FuncKind::C;
+                innermost.get(&start).copied().filter(|_| is_c)
+            }
+            _ => None,
         };
-        join::outermost_first(&lua, &native, enters, is_c, &mut frames);
+        join::outermost_first(&lua, &native, enters, inside, &mut frames);
 
         let mut stack = None;
         for frame in frames {
@@ -113,15 +125,14 @@ impl Builder {
     }
 
     fn proto(&mut self, address: u64, line: u64) -> u32 {
-        // The chunk's name comes ready to be shown, which is what `=` says.
-        let mut chunk = b"=".to_vec();
-        match self.chunks.get(&address) {
-            Some(name) => chunk.extend_from_slice(name),
-            None => chunk.extend_from_slice(format!("?@{address:#x}").as_bytes()),
-        }
+        let chunk = match self.chunks.get(&address) {
+            Some(chunk) => chunk.clone(),
+            None => format!("=?{address:#x}").into_bytes(),
+        };
         let proto = Proto {
             chunk,
-            first_line: u32::try_from(line).unwrap_or(0),
+            // Functions of LuaJIT's own that are written in Lua have line ~0.
+            first_line: u32::try_from(line).unwrap_or(u32::MAX),
             num_lines: 0,
             name: Vec::new(),
             name_kind: NameKind::None,
@@ -139,7 +150,7 @@ impl Builder {
         let trace = TraceDef {
             number: u32::try_from(number).unwrap_or(u32::MAX),
             proto: Some(self.proto(proto, line)),
-            line: u32::try_from(start).unwrap_or(0),
+            line: u32::try_from(start).unwrap_or(u32::MAX),
             ..TraceDef::default()
         };
         Frame::Trace {
