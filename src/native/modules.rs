@@ -1,0 +1,162 @@
+//! The modules (program, libraries, vDSO) that are loaded in this process.
+//!
+//! Knows: program headers. Must not know: what unwind tables mean, symbols.
+//!
+//! Not for signal handlers: the dynamic linker's lock is taken.
+
+use crate::memory;
+use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A loaded module.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// The file that it was loaded from, `[vdso]` for the kernel's.
+    pub path: String,
+    /// GNU build id, empty if it has none.
+    pub build_id: Vec<u8>,
+    /// What was added to the addresses in its file.
+    pub bias: usize,
+    /// Addresses from its lowest to its highest segment.
+    pub range: Range<usize>,
+    /// Its unwind tables, if it has any.
+    pub unwind: Option<UnwindSections>,
+}
+
+/// Copies of a module's unwind sections: they stay whole when the module goes.
+#[derive(Clone, Debug)]
+pub struct UnwindSections {
+    /// Address of `.eh_frame_hdr`.
+    pub header_address: usize,
+    /// Its bytes.
+    pub header: Arc<[u8]>,
+    /// Address of `.eh_frame`.
+    pub frames_address: usize,
+    /// Its bytes.
+    pub frames: Arc<[u8]>,
+}
+
+/// All modules, by ascending address.
+pub fn loaded() -> Vec<Module> {
+    let mut modules: Vec<Module> = Vec::new();
+    // SAFETY: `visit` gets the pointer to `modules`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut modules).cast()) };
+    modules.sort_by_key(|module| module.range.start);
+    modules
+}
+
+/// How many modules have been loaded and unloaded so far: it changes whenever
+/// [`loaded`] would say something new.
+pub fn generation() -> u64 {
+    let mut generation = 0u64;
+    // SAFETY: the callback writes to `generation`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(count), (&raw mut generation).cast()) };
+    generation
+}
+
+unsafe extern "C" fn count(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    data: *mut libc::c_void,
+) -> i32 {
+    // SAFETY: the linker's argument, and the pointer that `generation` gave.
+    unsafe { *data.cast::<u64>() = (*info).dlpi_adds + (*info).dlpi_subs };
+    1
+}
+
+unsafe extern "C" fn visit(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    data: *mut libc::c_void,
+) -> i32 {
+    // SAFETY: the pointer that `loaded` gave; the linker's argument is valid
+    // during the call.
+    let (modules, info) = unsafe { (&mut *data.cast::<Vec<Module>>(), &*info) };
+    // SAFETY: the linker's name is a C string or null.
+    let name = (!info.dlpi_name.is_null()).then(|| unsafe { CStr::from_ptr(info.dlpi_name) });
+    // SAFETY: the linker says how many program headers there are.
+    let headers =
+        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    if let Some(module) = Module::read(name, info.dlpi_addr as usize, headers, modules.is_empty()) {
+        modules.push(module);
+    }
+    0
+}
+
+impl Module {
+    fn read(
+        name: Option<&CStr>,
+        bias: usize,
+        headers: &[libc::Elf64_Phdr],
+        is_program: bool,
+    ) -> Option<Module> {
+        let extent = |header: &libc::Elf64_Phdr| {
+            let start = bias.wrapping_add(header.p_vaddr as usize);
+            start..start.wrapping_add(header.p_memsz as usize)
+        };
+        let of_type = move |kind: u32| headers.iter().filter(move |header| header.p_type == kind);
+        let low = of_type(libc::PT_LOAD).map(|h| extent(h).start).min()?;
+        let high = of_type(libc::PT_LOAD).map(|h| extent(h).end).max()?;
+        let name = name.map(|name| name.to_string_lossy()).unwrap_or_default();
+        let path = if name.starts_with("linux-vdso") {
+            "[vdso]".to_owned()
+        } else if name.is_empty() && is_program {
+            std::fs::read_link("/proc/self/exe")
+                .map(|path| path.to_string_lossy().into_owned())
+                .unwrap_or_default()
+        } else {
+            name.into_owned()
+        };
+        Some(Module {
+            path,
+            build_id: of_type(libc::PT_NOTE)
+                .find_map(|header| build_id(extent(header)))
+                .unwrap_or_default(),
+            bias,
+            range: low..high,
+            unwind: of_type(libc::PT_GNU_EH_FRAME).next().and_then(|header| {
+                let header = extent(header);
+                let frames = super::tables::frames_address(&header)?;
+                let segment = of_type(libc::PT_LOAD)
+                    .map(extent)
+                    .find(|segment| segment.contains(&frames))?;
+                UnwindSections::copy(header, frames..segment.end)
+            }),
+        })
+    }
+}
+
+impl UnwindSections {
+    fn copy(header: Range<usize>, frames: Range<usize>) -> Option<UnwindSections> {
+        let end = super::tables::end_of_frames(&frames)?;
+        Some(UnwindSections {
+            header_address: header.start,
+            header: bytes(header)?,
+            frames_address: frames.start,
+            frames: bytes(frames.start..end)?,
+        })
+    }
+}
+
+fn bytes(range: Range<usize>) -> Option<Arc<[u8]>> {
+    let mut copy = vec![0; range.len()];
+    memory::copy(&mut copy, range.start).then(|| copy.into())
+}
+
+/// The build id in a note segment.
+fn build_id(notes: Range<usize>) -> Option<Vec<u8>> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let mut at = notes.start;
+    while at + 12 <= notes.end {
+        let word = |offset: usize| memory::read::<u32>(at + offset);
+        let (name, desc) = (word(0)? as usize, word(4)? as usize);
+        let desc_at = at + 12 + name.next_multiple_of(4);
+        if word(8)? == NT_GNU_BUILD_ID && name == 4 && word(12)? == u32::from_ne_bytes(*b"GNU\0") {
+            let mut id = vec![0; desc.min(64)];
+            return memory::copy(&mut id, desc_at).then_some(id);
+        }
+        at = desc_at + desc.next_multiple_of(4);
+    }
+    None
+}

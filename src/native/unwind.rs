@@ -1,0 +1,141 @@
+//! Walks native frames.
+//!
+//! Knows: how to get from a frame to its caller, through framehop, which was
+//! taken because it unwinds from unwind tables without allocating, caches what
+//! it has found out about an address, and reads the stack through a function of
+//! ours. Must not know: what a frame means, LuaJIT's own frames.
+//!
+//! Runs in the signal handler: nothing here allocates after [`Unwinder::new`].
+
+use super::modules::Module;
+use crate::memory;
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{
+    ExplicitModuleSectionInfo, FrameAddress, MustNotAllocateDuringUnwind, Unwinder as _,
+};
+use std::sync::Arc;
+
+/// A native frame: where it is to go on, and the two registers that lead to its
+/// caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NativeFrame {
+    /// The next instruction: a return address, but in the innermost frame.
+    pub ip: usize,
+    /// Stack pointer.
+    pub sp: usize,
+    /// rbp.
+    pub bp: usize,
+    /// Whether this is the interrupted frame itself.
+    pub innermost: bool,
+}
+
+impl NativeFrame {
+    /// An address inside the instruction that the frame is at.
+    pub fn lookup_address(&self) -> usize {
+        if self.innermost {
+            self.ip
+        } else {
+            self.ip.wrapping_sub(1)
+        }
+    }
+}
+
+/// What a step towards the caller came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The caller.
+    To(NativeFrame),
+    /// There is none: this was the thread's first function.
+    Root,
+    /// No table describes this code, or its stack could not be read.
+    Lost,
+}
+
+/// The unwind tables of a set of modules, ready for use in a signal handler.
+pub struct Unwinder {
+    tables: UnwinderX86_64<Arc<[u8]>, MustNotAllocateDuringUnwind>,
+    cache: CacheX86_64<MustNotAllocateDuringUnwind>,
+    /// Start, end and index in the list of modules, ascending.
+    extents: Vec<(usize, usize)>,
+}
+
+impl Unwinder {
+    /// Makes ready to unwind through `modules`, which ascend by address.
+    pub fn new(modules: &[Module]) -> Unwinder {
+        let mut tables = UnwinderX86_64::new();
+        for module in modules {
+            let Some(unwind) = &module.unwind else {
+                continue;
+            };
+            let in_file = |address: usize, len: usize| {
+                let start = address.wrapping_sub(module.bias) as u64;
+                start..start + len as u64
+            };
+            tables.add_module(framehop::Module::new(
+                module.path.clone(),
+                module.range.start as u64..module.range.end as u64,
+                module.bias as u64,
+                ExplicitModuleSectionInfo {
+                    eh_frame_svma: Some(in_file(unwind.frames_address, unwind.frames.len())),
+                    eh_frame: Some(unwind.frames.clone()),
+                    eh_frame_hdr_svma: Some(in_file(unwind.header_address, unwind.header.len())),
+                    eh_frame_hdr: Some(unwind.header.clone()),
+                    ..ExplicitModuleSectionInfo::default()
+                },
+            ));
+        }
+        Unwinder {
+            tables,
+            cache: CacheX86_64::new_in(),
+            extents: modules
+                .iter()
+                .map(|module| (module.range.start, module.range.end))
+                .collect(),
+        }
+    }
+
+    /// Index of the module that `address` lies in.
+    #[inline]
+    pub fn module_of(&self, address: usize) -> Option<usize> {
+        let after = self.extents.partition_point(|&(start, _)| start <= address);
+        let index = after.checked_sub(1)?;
+        (address < self.extents[index].1).then_some(index)
+    }
+
+    /// The caller of `frame`.
+    #[inline]
+    pub fn step(&mut self, frame: NativeFrame) -> Step {
+        let address = if frame.innermost {
+            FrameAddress::from_instruction_pointer(frame.ip as u64)
+        } else {
+            match FrameAddress::from_return_address(frame.ip as u64) {
+                Some(address) => address,
+                None => return Step::Root,
+            }
+        };
+        let mut registers =
+            UnwindRegsX86_64::new(frame.ip as u64, frame.sp as u64, frame.bp as u64);
+        let caller =
+            self.tables
+                .unwind_frame(address, &mut registers, &mut self.cache, &mut |at| {
+                    memory::read::<u64>(at as usize).ok_or(())
+                });
+        match caller {
+            Ok(Some(ip)) => {
+                let sp = registers.sp() as usize;
+                // A stack that does not grow towards the root is none.
+                if sp <= frame.sp {
+                    return Step::Lost;
+                }
+                Step::To(NativeFrame {
+                    ip: ip as usize,
+                    sp,
+                    bp: registers.bp() as usize,
+                    innermost: false,
+                })
+            }
+            Ok(None) => Step::Root,
+            Err(_) => Step::Lost,
+        }
+    }
+}
