@@ -1,0 +1,18 @@
+//! LuaJIT seen from outside: its data structures, read where they lie.
+//!
+//! Knows: how a LuaJIT lays out its state on x86-64, found by its behaviour at
+//! `start`. Must not know: signals, files, what becomes of a stack.
+//!
+//! The layout of objects (`layout`) comes in two families; what differs between
+//! releases within a family is found by `probe`. `objects` are typed views,
+//! `frames` walks one Lua stack, `place` finds its innermost frame at any
+//! instruction, `trace` looks into JIT-compiled code.
+
+pub mod frames;
+pub mod layout;
+pub mod lines;
+pub mod names;
+pub mod objects;
+pub mod place;
+pub mod probe;
+pub mod trace;

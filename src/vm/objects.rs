@@ -1,0 +1,309 @@
+//! Typed views of LuaJIT's objects.
+//!
+//! Knows: which field of which object says what. Must not know: where an
+//! object is found, or why it is looked at.
+//!
+//! A view is an address that was checked once for the object's type number. All
+//! its fields are read through `memory`: what has gone in the meantime reads as
+//! `None`.
+
+use super::layout::{Family, Layout, gct};
+use crate::memory::read;
+
+/// Bytes of a stack slot (`TValue`).
+pub const SLOT: usize = 8;
+
+fn type_of(layout: &Layout, object: usize) -> Option<u8> {
+    read(object + layout.at.gct)
+}
+
+/// A thread of Lua: the main one, or a coroutine (`lua_State`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thread(usize);
+
+impl Thread {
+    /// The thread at `address`, if it is one of this VM.
+    #[inline]
+    pub fn at(layout: &Layout, address: usize) -> Option<Thread> {
+        (type_of(layout, address)? == gct::THREAD
+            && layout.reference(address + layout.at.state_glref)? == layout.global)
+            .then_some(Thread(address))
+    }
+
+    /// Its address.
+    pub fn address(self) -> usize {
+        self.0
+    }
+
+    /// Base of the function that left for C last.
+    pub fn base(self, layout: &Layout) -> Option<usize> {
+        read::<u64>(self.0 + layout.at.state_base).map(|base| base as usize)
+    }
+
+    /// Its newest C frame, without the flags in its low bits; 0 if none.
+    pub fn cframe(self, layout: &Layout) -> Option<usize> {
+        read::<u64>(self.0 + layout.at.state_cframe).map(|frame| frame as usize & !3)
+    }
+
+    /// First and last slot of its stack (`stack`, `maxstack`).
+    pub fn stack(self, layout: &Layout) -> Option<Stack> {
+        Some(Stack {
+            low: layout.reference(self.0 + layout.at.state_stack)?,
+            high: layout.reference(self.0 + layout.at.state_maxstack)?,
+        })
+    }
+}
+
+/// The extent of a thread's stack, in addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// Address of the first slot.
+    pub low: usize,
+    /// Address of the last slot that a frame may reach.
+    pub high: usize,
+}
+
+impl Stack {
+    /// Whether a frame's base can be at `base`. Functions may run a few slots
+    /// above the last one (`LJ_STACK_EXTRA`).
+    #[inline]
+    pub fn holds(&self, layout: &Layout, base: usize) -> bool {
+        const EXTRA: usize = 8 * SLOT;
+        base.is_multiple_of(SLOT)
+            && base >= self.low + layout.at.frame_slots * SLOT
+            && base <= self.high + EXTRA
+    }
+
+    /// Base of the dummy frame at the bottom.
+    pub fn bottom(&self, layout: &Layout) -> usize {
+        self.low + layout.at.frame_slots * SLOT
+    }
+}
+
+/// What stands in the function slot of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callee {
+    /// A function of any kind.
+    Function(Function),
+    /// The thread itself: a frame that was made for an error message, or the
+    /// bottom of the stack.
+    Dummy,
+}
+
+impl Callee {
+    /// Reads the function slot of the frame at `base`.
+    #[inline]
+    pub fn of(layout: &Layout, base: usize) -> Option<Callee> {
+        let address = match layout.family {
+            Family::Gc64 => read::<u64>(base - 2 * SLOT)? as usize & ((1 << 47) - 1),
+            Family::Gc32 => read::<u32>(base - SLOT)? as usize,
+        };
+        match type_of(layout, address)? {
+            gct::FUNCTION => Some(Callee::Function(Function(address))),
+            gct::THREAD => Some(Callee::Dummy),
+            _ => None,
+        }
+    }
+}
+
+/// A function (`GCfunc`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function(usize);
+
+/// What a function is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytecode.
+    Lua(Proto),
+    /// A C function that a program or library registered.
+    C,
+    /// A function of LuaJIT's own libraries ("fast function"), with its number.
+    Builtin(u8),
+}
+
+impl Function {
+    /// The function at `address`, if there is one.
+    pub fn at(layout: &Layout, address: usize) -> Option<Function> {
+        (type_of(layout, address)? == gct::FUNCTION).then_some(Function(address))
+    }
+
+    /// Its address.
+    pub fn address(self) -> usize {
+        self.0
+    }
+
+    /// What it is made of.
+    #[inline]
+    pub fn kind(self, layout: &Layout) -> Option<Kind> {
+        match read::<u8>(self.0 + layout.at.func_ffid)? {
+            0 => {
+                let bytecode = self.header(layout)?;
+                Proto::at(layout, bytecode.checked_sub(layout.at.proto_size)?).map(Kind::Lua)
+            }
+            1 => Some(Kind::C),
+            ffid => Some(Kind::Builtin(ffid)),
+        }
+    }
+
+    /// Address of its first bytecode: the header instruction.
+    pub fn header(self, layout: &Layout) -> Option<usize> {
+        layout.reference(self.0 + layout.at.func_pc)
+    }
+
+    /// The machine code of a C function or built-in (`GCfuncC.f`).
+    pub fn code(self, layout: &Layout) -> Option<usize> {
+        read::<u64>(self.0 + layout.at.func_c).map(|code| code as usize)
+    }
+}
+
+/// A prototype: what closures of one piece of source share (`GCproto`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Proto(usize);
+
+/// The fields by which a prototype is told from another one that came to lie at
+/// the same address after it was collected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Address of the chunk's name.
+    pub chunkname: usize,
+    /// First line and number of lines, as they lie in memory.
+    pub lines: u64,
+    /// Number of bytecode instructions.
+    pub sizebc: u32,
+}
+
+impl Proto {
+    /// The prototype at `address`, if there is one.
+    #[inline]
+    pub fn at(layout: &Layout, address: usize) -> Option<Proto> {
+        (type_of(layout, address)? == gct::PROTO).then_some(Proto(address))
+    }
+
+    /// Its address.
+    pub fn address(self) -> usize {
+        self.0
+    }
+
+    /// Address of its first bytecode instruction.
+    pub fn bytecode(self, layout: &Layout) -> usize {
+        self.0 + layout.at.proto_size
+    }
+
+    /// Number of bytecode instructions.
+    pub fn sizebc(self, layout: &Layout) -> Option<u32> {
+        read(self.0 + layout.at.proto_sizebc)
+    }
+
+    /// The constants, between the numbers and the objects.
+    pub fn constants(self, layout: &Layout) -> Option<usize> {
+        layout.reference(self.0 + layout.at.proto_k)
+    }
+
+    /// Whether `pc`, the address of the next instruction, lies in it.
+    #[inline]
+    pub fn holds(self, layout: &Layout, pc: usize) -> Option<bool> {
+        let first = self.bytecode(layout);
+        let end = first + 4 * self.sizebc(layout)? as usize;
+        Some(pc > first && pc <= end)
+    }
+
+    /// What tells it from others at the same address.
+    #[inline]
+    pub fn identity(self, layout: &Layout) -> Option<Identity> {
+        Some(Identity {
+            chunkname: layout.reference(self.0 + layout.at.proto_chunkname)?,
+            lines: read(self.0 + layout.at.proto_firstline)?,
+            sizebc: self.sizebc(layout)?,
+        })
+    }
+
+    /// Line of its definition.
+    pub fn first_line(self, layout: &Layout) -> Option<u32> {
+        read(self.0 + layout.at.proto_firstline)
+    }
+
+    /// How many lines it goes over, the first not counted.
+    pub fn line_count(self, layout: &Layout) -> Option<u32> {
+        read(self.0 + layout.at.proto_numline)
+    }
+
+    /// The name of its chunk.
+    pub fn chunkname(self, layout: &Layout) -> Option<Text> {
+        Text::at(
+            layout,
+            layout.reference(self.0 + layout.at.proto_chunkname)?,
+        )
+    }
+}
+
+/// The text of a string object (`GCstr`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// Address of its first byte.
+    pub address: usize,
+    /// Bytes.
+    pub len: usize,
+}
+
+impl Text {
+    /// The text of the string object at `address`.
+    pub fn at(layout: &Layout, address: usize) -> Option<Text> {
+        (type_of(layout, address)? == gct::STRING).then_some(Text {
+            address: address + layout.string.text,
+            len: read::<u32>(address + layout.string.len)? as usize,
+        })
+    }
+
+    /// Copies as much as `to` takes and returns that.
+    pub fn copy_to<'a>(&self, to: &'a mut [u8]) -> Option<&'a [u8]> {
+        let len = self.len.min(to.len());
+        crate::memory::copy(&mut to[..len], self.address).then_some(&to[..len])
+    }
+}
+
+/// A C frame of the VM, named by its stack pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CFrame(pub usize);
+
+impl CFrame {
+    /// The thread that it runs.
+    pub fn thread(self, layout: &Layout) -> Option<Thread> {
+        Thread::at(layout, layout.reference(self.0 + layout.at.cframe_l)?)
+    }
+
+    /// The bytecode position that was saved before the VM left for C.
+    pub fn pc(self, layout: &Layout) -> Option<usize> {
+        layout.reference(self.0 + layout.at.cframe_pc)
+    }
+
+    /// The number of results wanted; negative in a frame of `lua_cpcall`, where
+    /// it is minus the height in bytes of the Lua stack at the call.
+    pub fn results(self, layout: &Layout) -> Option<i32> {
+        read::<u32>(self.0 + layout.at.cframe_nres).map(|results| results as i32)
+    }
+
+    /// The C frame before it of the same thread, without flags; 0 if none.
+    pub fn previous(self, layout: &Layout) -> Option<usize> {
+        read::<u64>(self.0 + layout.at.cframe_prev).map(|frame| frame as usize & !3)
+    }
+
+    /// Where it returns to.
+    pub fn return_address(self, layout: &Layout) -> Option<usize> {
+        read::<u64>(self.0 + layout.cframe_size - 8).map(|address| address as usize)
+    }
+
+    /// The caller's rbp.
+    pub fn saved_rbp(self, layout: &Layout) -> Option<usize> {
+        read::<u64>(self.0 + layout.cframe_size - 16).map(|address| address as usize)
+    }
+
+    /// The caller's rbx.
+    pub fn saved_rbx(self, layout: &Layout) -> Option<usize> {
+        read::<u64>(self.0 + layout.cframe_size - 24).map(|address| address as usize)
+    }
+
+    /// The caller's stack pointer after the return.
+    pub fn end(self, layout: &Layout) -> usize {
+        self.0 + layout.cframe_size
+    }
+}

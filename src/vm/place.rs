@@ -1,0 +1,216 @@
+//! Where the innermost Lua frame is, at any instruction of the VM.
+//!
+//! Knows: what the interpreter keeps in its registers (`vm_x64.dasc`,
+//! `vm_x86.dasc`), and when it does not. Must not know: frames further down
+//! (`frames`), the native stack.
+//!
+//! The interpreter keeps the base of the running frame in rdx, the next
+//! instruction in rbx and the constants of the running function in r15. All
+//! three are right while a bytecode runs, and in transit while a call or return
+//! is made, or after a call of a C helper, when rdx is whatever the helper left.
+//! The three are written one after the other, so what they say holds together
+//! only when none of them is in transit: that is what [`interpreter`] checks.
+//! Where they do not, or where another register tells as good a story, the
+//! answer is [`Place::Moving`]: the program is to go on by an instruction.
+
+use super::frames::{Link, lua_caller};
+use super::layout::Layout;
+use super::objects::{CFrame, Callee, Function, Kind, Stack, Thread};
+use crate::memory::read;
+use crate::registers::Registers;
+
+/// The innermost frame of a stretch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Top {
+    /// The VM's C frame that owns the stretch.
+    pub cframe: CFrame,
+    /// Whose stack it is on.
+    pub thread: Thread,
+    /// Extent of that stack.
+    pub stack: Stack,
+    /// Base of the frame.
+    pub base: usize,
+    /// Next instruction, if its function is a Lua function; 0 if unknown.
+    pub pc: usize,
+}
+
+/// What the registers say about an address in the interpreter's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The innermost frame.
+    At(Top),
+    /// A call or return is being made, or the registers are in use otherwise.
+    Moving,
+}
+
+/// The place of an instruction of the interpreter.
+pub fn interpreter(layout: &Layout, registers: &Registers) -> Place {
+    settled(layout, registers).map_or(Place::Moving, Place::At)
+}
+
+fn settled(layout: &Layout, registers: &Registers) -> Option<Top> {
+    if registers.r14 != layout.dispatch {
+        return None;
+    }
+    // The stack pointer is that of the C frame, or one subroutine call below.
+    let (cframe, thread) =
+        owner(layout, registers.rsp).or_else(|| owner(layout, registers.rsp + 8))?;
+    let stack = thread.stack(layout)?;
+    let base = registers.rdx;
+    let pc = registers.rbx & !3;
+    let top = |pc| Top {
+        cframe,
+        thread,
+        stack,
+        base,
+        pc,
+    };
+    let function = function_at(layout, stack, base)?;
+    let link = Link::of(layout, base)?;
+    match function.kind(layout)? {
+        Kind::Lua(proto) => {
+            let header = proto.bytecode(layout);
+            let entering = pc == header || pc == header + 4;
+            let pc = pc.max(header + 4);
+            let running = proto.holds(layout, pc)?
+                && (entering || registers.r15 == proto.constants(layout)?);
+            // A return has fetched the caller's position, or a call has moved
+            // the base but not yet stored the caller's position beside it.
+            let returning = link == Link::Lua { pc: registers.rbx };
+            let calling = registers.rcx == base && registers.rbp == function.address();
+            let rival = rivals(registers, thread, layout).any(|rival| {
+                rival != base
+                    && function_at(layout, stack, rival).is_some_and(|function| {
+                        matches!(function.kind(layout), Some(Kind::Lua(proto))
+                            if proto.holds(layout, pc) == Some(true))
+                    })
+            });
+            (running && !returning && !calling && !rival && called(layout, stack, base, link))
+                .then(|| top(pc))
+        }
+        Kind::C | Kind::Builtin(_) => {
+            let within = |function: Function| {
+                let opcode = read::<u8>(function.header(layout)?)?;
+                let start = *layout.entries.get(usize::from(opcode))?;
+                Some(layout.handler_of(registers.rip)? == start)
+            };
+            let rival = rivals(registers, thread, layout).any(|rival| {
+                rival != base
+                    && function_at(layout, stack, rival)
+                        .is_some_and(|function| within(function) == Some(true))
+            });
+            (within(function)? && !rival && called(layout, stack, base, link)).then(|| top(0))
+        }
+    }
+}
+
+/// The thread that the C frame at `address` runs, if it is that thread's newest.
+fn owner(layout: &Layout, address: usize) -> Option<(CFrame, Thread)> {
+    let cframe = CFrame(address);
+    let thread = cframe.thread(layout)?;
+    (thread.cframe(layout)? == address).then_some((cframe, thread))
+}
+
+/// Other bases that rbp hints at: it keeps either the thread, whose own base
+/// counts then, or a copy of the base, over calls of C helpers.
+fn rivals(
+    registers: &Registers,
+    thread: Thread,
+    layout: &Layout,
+) -> impl Iterator<Item = usize> + use<> {
+    let stored = (registers.rbp == thread.address())
+        .then(|| thread.base(layout))
+        .flatten();
+    stored.into_iter().chain([registers.rbp])
+}
+
+fn function_at(layout: &Layout, stack: Stack, base: usize) -> Option<Function> {
+    if !stack.holds(layout, base) {
+        return None;
+    }
+    match Callee::of(layout, base)? {
+        Callee::Function(function) => Some(function),
+        Callee::Dummy => None,
+    }
+}
+
+/// Whether the caller that `link` names is one.
+fn called(layout: &Layout, stack: Stack, base: usize, link: Link) -> bool {
+    match link {
+        Link::Lua { pc } => lua_caller(layout, base, pc).is_some_and(|below| {
+            function_at(layout, stack, below).is_some_and(|function| {
+                matches!(function.kind(layout), Some(Kind::Lua(proto))
+                    if proto.holds(layout, pc) == Some(true))
+            })
+        }),
+        Link::C(delta)
+        | Link::Continuation(delta)
+        | Link::Vararg(delta)
+        | Link::ProtectedC(delta)
+        | Link::Pcall(delta) => delta != 0 && stack.holds(layout, base.wrapping_sub(delta)),
+    }
+}
+
+/// The innermost frame of the stretch that the VM's C frame at `address` owns,
+/// for native code that was called out of it. `rbp` and `rbx` are those of the
+/// VM at the call, the latter where the unwinder could tell.
+///
+/// The interpreter stores base and position before it calls a helper that may
+/// look at them, and then keeps the thread in rbp. Before it calls one that
+/// looks at neither, it only keeps its base in rbp.
+pub fn called_from(layout: &Layout, cframe: CFrame, rbp: usize, rbx: Option<usize>) -> Option<Top> {
+    let thread = cframe.thread(layout)?;
+    let stack = thread.stack(layout)?;
+    let saved = position(layout, cframe);
+    let kept = (rbp != thread.address() && function_at(layout, stack, rbp).is_some())
+        .then_some((rbp, rbx.unwrap_or(0)));
+    let (base, pc) = match kept {
+        Some(kept) => kept,
+        None => (thread.base(layout)?, saved?),
+    };
+    Some(Top {
+        cframe,
+        thread,
+        stack,
+        base,
+        pc: within(layout, stack, base, pc),
+    })
+}
+
+/// The stretch that `cframe` owns below a boundary, at `base`.
+pub fn below_boundary(layout: &Layout, cframe: CFrame, thread: Thread, base: usize) -> Option<Top> {
+    let stack = thread.stack(layout)?;
+    Some(Top {
+        cframe,
+        thread,
+        stack,
+        base,
+        pc: within(layout, stack, base, position(layout, cframe)?),
+    })
+}
+
+fn position(layout: &Layout, cframe: CFrame) -> Option<usize> {
+    cframe.pc(layout)
+}
+
+/// `pc` if it is one of the function at `base`, else 0: the VM puts other values
+/// in its place when no bytecode is being run.
+fn within(layout: &Layout, stack: Stack, base: usize, pc: usize) -> usize {
+    function_at(layout, stack, base)
+        .and_then(|function| match function.kind(layout)? {
+            Kind::Lua(proto) => proto.holds(layout, pc)?.then_some(pc),
+            _ => None,
+        })
+        .unwrap_or(0)
+}
+
+/// Whether the frame at `base` belongs to `cframe`. A frame that `lua_cpcall`
+/// made may own none: it then only marks how high the stack was.
+pub fn owns_frames(layout: &Layout, cframe: CFrame, stack: Stack, base: usize) -> Option<bool> {
+    let results = cframe.results(layout)?;
+    if results >= 0 {
+        return Some(true);
+    }
+    let height = stack.low + results.unsigned_abs() as usize;
+    Some(base > height)
+}

@@ -1,0 +1,355 @@
+//! Finds the layout of the LuaJIT that runs, by its behaviour.
+//!
+//! Knows: what each field does, and how to tell it from its neighbours by
+//! looking while the VM is in a known situation. Must not know: versions, or
+//! machine code.
+//!
+//! The situations: a C function that runs in the thread at hand, the same one
+//! in a coroutine, a string of known length, a function of known source. What
+//! was found one way is held against what another way says. Where that fails,
+//! [`probe`] says what was not found, and nothing is guessed.
+
+use super::layout::{Family, Layout, StateNumbering, StringLayout};
+use super::lines;
+use super::objects::{Callee, Function, Kind, SLOT, Thread};
+use crate::memory::read;
+use mlua::ffi;
+use std::collections::BTreeSet;
+use std::ffi::{c_char, c_int, c_void};
+use std::fmt;
+use std::ops::Range;
+
+/// Something that a LuaJIT has and that could not be found in this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotFound(pub &'static str);
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "this LuaJIT is laid out in a way that sysprof does not know: {} was not found",
+            self.0
+        )
+    }
+}
+
+/// What the unwind tables know about an address in machine code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeExtent {
+    /// The code that one table entry describes, or that no entry does.
+    pub range: Range<usize>,
+    /// Bytes from the stack pointer to the end of the frame, where known.
+    pub frame_size: Option<usize>,
+}
+
+/// How far past `global_State`'s start its fields are looked for, in bytes.
+const GLOBAL_REACH: usize = 1536;
+/// How far past it the dispatch table is looked for.
+const DISPATCH_REACH: usize = 32 * 1024;
+/// Opcodes after the first function header's, that one included (`lj_bc.h`).
+const FUNCTION_HEADERS: usize = 8;
+/// Bytes of a C frame without and with r12 and r13 (`LJ_NO_UNWIND`).
+const CFRAME_SIZES: [usize; 2] = [80, 96];
+
+/// What a C function called from Lua saw.
+#[derive(Default)]
+struct Sight {
+    thread: usize,
+    /// Offsets in `global_State` of references to the running thread.
+    references: BTreeSet<usize>,
+    /// Offsets and values of numbers that can say "in C".
+    states: BTreeSet<(usize, i32)>,
+    /// Where the C function was to return to.
+    return_address: usize,
+    /// Whether the thread's base led to this very function.
+    function_found: bool,
+}
+
+/// Finds the layout of the LuaJIT that `state` belongs to.
+///
+/// # Errors
+/// What was not found.
+///
+/// # Safety
+/// `state` is a live `lua_State` of the calling thread, not in the middle of
+/// compilation or collection. Its stack is left as it was; a coroutine, a
+/// string and a function are left to the collector.
+pub unsafe fn probe(
+    state: *mut ffi::lua_State,
+    extent_of: &dyn Fn(usize) -> Option<CodeExtent>,
+) -> Result<Layout, NotFound> {
+    let family = Family::of(state as usize).ok_or(NotFound("the type of a lua_State"))?;
+    let at = family.offsets();
+    let mut layout = Layout {
+        family,
+        at,
+        global: 0,
+        cur_l: 0,
+        jit_base: 0,
+        vmstate: 0,
+        states: StateNumbering::Stock,
+        dispatch: 0,
+        interpreter: 0..0,
+        handlers: Vec::new(),
+        entries: Vec::new(),
+        cframe_size: 0,
+        string: StringLayout { len: 0, text: 0 },
+    };
+    layout.global = layout
+        .reference(state as usize + at.state_glref)
+        .filter(|&global| global != 0)
+        .ok_or(NotFound("the global state"))?;
+
+    // SAFETY: the caller's promise on `state`, here and below.
+    let here = unsafe { look(state, &layout, false) }.ok_or(NotFound("a call of a C function"))?;
+    // SAFETY: as above.
+    let there = unsafe { look(state, &layout, true) }.ok_or(NotFound("a call in a coroutine"))?;
+    if !here.function_found || !there.function_found {
+        return Err(NotFound("the base of a running function"));
+    }
+    let both = here.references.intersection(&there.references).copied();
+    layout.cur_l = layout.global + only(both).ok_or(NotFound("the running thread (cur_L)"))?;
+    layout.jit_base = layout.cur_l + layout.reference_size();
+    if layout.reference(layout.jit_base) != Some(0) {
+        return Err(NotFound("the base of a running trace (jit_base)"));
+    }
+    let (offset, value) = only(here.states.intersection(&there.states).copied())
+        .ok_or(NotFound("the VM state (vmstate)"))?;
+    layout.vmstate = layout.global + offset;
+    layout.states = match !value {
+        1 => StateNumbering::Stock,
+        _ => StateNumbering::Tarantool,
+    };
+
+    let extent = extent_of(here.return_address).ok_or(NotFound("the interpreter's code"))?;
+    layout.interpreter = extent.range;
+    find_dispatch(&mut layout).ok_or(NotFound("the dispatch table"))?;
+    // SAFETY: as above.
+    layout.cframe_size = unsafe { find_cframe_size(state, &layout, extent.frame_size, extent_of) }
+        .ok_or(NotFound("the size of the interpreter's C frame"))?;
+    // SAFETY: as above.
+    layout.string = unsafe { find_string(state) }.ok_or(NotFound("the text of a string"))?;
+    // SAFETY: as above.
+    unsafe { check_proto(state, &layout) }.ok_or(NotFound("the lines of a function"))?;
+    Ok(layout)
+}
+
+fn only<T>(mut candidates: impl Iterator<Item = T>) -> Option<T> {
+    let first = candidates.next();
+    first.filter(|_| candidates.next().is_none())
+}
+
+struct Looking<'a> {
+    layout: &'a Layout,
+    sight: Option<Sight>,
+}
+
+/// Calls a C function that looks at the VM, in `state` or in a new coroutine.
+unsafe fn look(state: *mut ffi::lua_State, layout: &Layout, coroutine: bool) -> Option<Sight> {
+    let mut looking = Looking {
+        layout,
+        sight: None,
+    };
+    let argument: *mut c_void = (&raw mut looking).cast();
+    // SAFETY: the API is used as documented, on a live state with room for
+    // the few slots; `looking` outlives the calls.
+    unsafe {
+        let top = ffi::lua_gettop(state);
+        if ffi::lua_checkstack(state, 4) == 0 {
+            return None;
+        }
+        if coroutine {
+            let thread = ffi::lua_newthread(state);
+            ffi::lua_pushcfunction(thread, sight_of);
+            ffi::lua_pushlightuserdata(thread, argument);
+            let mut results = 0;
+            ffi::lua_resume(thread, state, 1, &mut results);
+        } else {
+            ffi::lua_pushcfunction(state, sight_of);
+            ffi::lua_pushlightuserdata(state, argument);
+            ffi::lua_pcall(state, 1, 0, 0);
+        }
+        ffi::lua_settop(state, top);
+    }
+    looking.sight
+}
+
+/// The C function that is called: notes what can be seen from it.
+unsafe extern "C-unwind" fn sight_of(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: `look` passed a pointer to a `Looking` that lives.
+    let looking = unsafe { &mut *ffi::lua_touserdata(state, 1).cast::<Looking>() };
+    looking.sight = see(state as usize, looking.layout);
+    0
+}
+
+fn see(thread: usize, layout: &Layout) -> Option<Sight> {
+    let at = layout.at;
+    let mut sight = Sight {
+        thread,
+        ..Sight::default()
+    };
+    for offset in (0..GLOBAL_REACH).step_by(layout.reference_size()) {
+        if layout.reference(layout.global + offset)? == sight.thread {
+            sight.references.insert(offset);
+        }
+    }
+    for offset in (0..GLOBAL_REACH).step_by(4) {
+        let value = read::<u32>(layout.global + offset)? as i32;
+        // "C" in either numbering.
+        if value == !1 || value == !3 {
+            sight.states.insert((offset, value));
+        }
+    }
+    let cframe = read::<u64>(thread + at.state_cframe)? as usize & !3;
+    sight.return_address = read::<u64>(cframe.checked_sub(SLOT)?)? as usize;
+    let base = read::<u64>(thread + at.state_base)? as usize;
+    sight.function_found = matches!(Callee::of(layout, base)?, Callee::Function(function)
+        if function.kind(layout)? == Kind::C
+            && function.code(layout)? == sight_of as *const () as usize);
+    Some(sight)
+}
+
+/// The dispatch table lies behind the `global_State` and the `jit_State`: a run
+/// of addresses in the interpreter, followed by the header instructions of the
+/// built-ins that have machine code, whose opcodes count up from the number of
+/// bytecodes.
+fn find_dispatch(layout: &mut Layout) -> Option<()> {
+    let mut best = 0..0;
+    let mut run = layout.global..layout.global;
+    for address in (layout.global..layout.global + DISPATCH_REACH).step_by(8) {
+        match read::<u64>(address) {
+            Some(target) if layout.interpreter.contains(&(target as usize)) => {
+                run.end = address + 8;
+                if run.len() > best.len() {
+                    best = run.clone();
+                }
+            }
+            Some(_) => run = address + 8..address + 8,
+            None => break,
+        }
+    }
+    let table: Vec<usize> = (best.clone().step_by(8))
+        .map(|address| read::<u64>(address).map(|target| target as usize))
+        .collect::<Option<_>>()?;
+    let opcode = |index: usize| read::<u8>(best.end + 4 * index).map(usize::from);
+    let bytecodes = opcode(0)?;
+    let mut builtins = 0;
+    while opcode(builtins)? == bytecodes + builtins {
+        builtins += 1;
+    }
+    let dynamic = bytecodes + builtins;
+    let fixed = table.len().checked_sub(dynamic)?;
+    if builtins == 0 || fixed + FUNCTION_HEADERS != bytecodes {
+        return None;
+    }
+    layout.dispatch = best.start;
+    // Hooks and the recorder change the entries of the first part; the second
+    // part keeps those of the bytecodes below the function headers.
+    layout.entries = (0..dynamic)
+        .map(|op| table[if op < fixed { dynamic + op } else { op }])
+        .collect();
+    layout.handlers = table.clone();
+    layout.handlers.sort_unstable();
+    layout.handlers.dedup();
+    Some(())
+}
+
+/// The C frame's return address leads to code outside the interpreter.
+unsafe fn find_cframe_size(
+    state: *mut ffi::lua_State,
+    layout: &Layout,
+    described: Option<usize>,
+    extent_of: &dyn Fn(usize) -> Option<CodeExtent>,
+) -> Option<usize> {
+    let thread = Thread::at(layout, state as usize)?;
+    let cframe = thread.cframe(layout)?;
+    let plausible = |size: usize| {
+        if cframe == 0 {
+            return true;
+        }
+        read::<u64>(cframe + size - 8).is_some_and(|address| {
+            extent_of(address as usize).is_some() && address as usize != layout.interpreter.start
+        })
+    };
+    match described {
+        Some(size) => (CFRAME_SIZES.contains(&size) && plausible(size)).then_some(size),
+        None => only(CFRAME_SIZES.into_iter().filter(|&size| plausible(size))),
+    }
+}
+
+/// A string's length is the one header field that follows it.
+unsafe fn find_string(state: *mut ffi::lua_State) -> Option<StringLayout> {
+    const LENGTHS: [usize; 2] = [4099, 1033];
+    let mut found: Option<BTreeSet<(usize, usize)>> = None;
+    for len in LENGTHS {
+        let text = vec![b'x'; len];
+        // SAFETY: a live state; the pointers stay valid while the string is on
+        // its stack.
+        let (object, data) = unsafe {
+            ffi::lua_pushlstring(state, text.as_ptr().cast::<c_char>(), len);
+            let object = ffi::lua_topointer(state, -1) as usize;
+            let data = ffi::lua_tolstring(state, -1, std::ptr::null_mut()) as usize;
+            ffi::lua_pop(state, 1);
+            (object, data)
+        };
+        let header = data.checked_sub(object).filter(|&header| header <= 64)?;
+        let these: BTreeSet<_> = (0..header)
+            .step_by(4)
+            .filter(|offset| read::<u32>(object + offset) == Some(len as u32))
+            .map(|offset| (offset, header))
+            .collect();
+        found = Some(match found {
+            Some(before) => before.intersection(&these).copied().collect(),
+            None => these,
+        });
+    }
+    only(found?.into_iter()).map(|(len, text)| StringLayout { len, text })
+}
+
+/// A function of known source must read as what it is.
+unsafe fn check_proto(state: *mut ffi::lua_State, layout: &Layout) -> Option<()> {
+    const SOURCE: &[u8] = b"local a\n\nreturn function(x)\n local y = x + 1\n\n return y\nend";
+    const NAME: &[u8] = b"@sysprof.probe\0";
+    const FIRST: u32 = 3;
+    const LINES: [u32; 4] = [3, 4, 6, 7];
+    // SAFETY: a live state; the function stays on its stack while it is read.
+    unsafe {
+        let top = ffi::lua_gettop(state);
+        let loaded = ffi::luaL_loadbufferx(
+            state,
+            SOURCE.as_ptr().cast(),
+            SOURCE.len(),
+            NAME.as_ptr().cast(),
+            std::ptr::null(),
+        ) == 0
+            && ffi::lua_pcall(state, 0, 1, 0) == 0;
+        let good = loaded
+            .then(|| reads_as_written(layout, ffi::lua_topointer(state, -1) as usize, NAME))
+            .flatten();
+        ffi::lua_settop(state, top);
+        return good;
+    }
+
+    fn reads_as_written(layout: &Layout, function: usize, name: &[u8]) -> Option<()> {
+        let function = Function::at(layout, function)?;
+        let Kind::Lua(proto) = function.kind(layout)? else {
+            return None;
+        };
+        let mut text = [0; 64];
+        let text = proto.chunkname(layout)?.copy_to(&mut text)?;
+        let first = proto.bytecode(layout);
+        let size = proto.sizebc(layout)? as usize;
+        let lines: BTreeSet<u32> = (1..=size)
+            .map(|index| lines::line_before(layout, proto, first + 4 * index))
+            .collect();
+        let good = text == &name[..name.len() - 1]
+            && proto.first_line(layout)? == FIRST
+            && proto.line_count(layout)? == LINES[3] - FIRST
+            && (3..16).contains(&size)
+            && lines.iter().all(|line| LINES.contains(line))
+            && lines.contains(&LINES[1])
+            && lines.contains(&LINES[2])
+            && proto.constants(layout)? > proto.address();
+        good.then_some(())
+    }
+}
