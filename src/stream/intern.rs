@@ -1,0 +1,357 @@
+//! Gives each frame and each stack a number, and defines it in the stream the
+//! first time that it is met.
+//!
+//! Knows: what a reader has been told. Must not know: where frames come from,
+//! where bytes go.
+//!
+//! Runs in the signal handler. The tables are laid out before; when one is full
+//! a new epoch begins, for the reader as well, and everything is defined anew.
+
+use super::ring::Producer;
+use super::table::{Lookup, Table};
+use crate::native::unwind::Unwinder;
+use crate::stack::RawFrame;
+use crate::vm::layout::Layout;
+use crate::vm::lines;
+use crate::vm::names::{self, MAX_NAME, Opcodes};
+use crate::vm::objects::{Identity, Proto};
+use crate::vm::trace::Trace;
+use ljp::encode::{Cursor, Frame, FrameDef, TraceDef};
+use ljp::{FuncKind, NameKind};
+
+/// Places in the tables of frames and of stacks.
+const FRAME_PLACES: usize = 1 << 15;
+const STACK_PLACES: usize = 1 << 17;
+/// Places in the tables of what frames refer to.
+const OTHER_PLACES: usize = 1 << 14;
+/// Longest chunk name in the stream.
+const MAX_CHUNK: usize = 255;
+/// The most bytes that the definitions for one frame can take: a prototype with
+/// its names, a trace, the frame, the stack.
+const DEFINITION: usize = MAX_CHUNK + MAX_NAME + 256;
+
+/// Names of built-ins and C functions that are known before they are met.
+pub struct FunctionNames {
+    /// Machine code and number of a function, its name.
+    names: Vec<((usize, u8), String)>,
+}
+
+impl FunctionNames {
+    /// From machine code address, built-in number and name of each.
+    pub fn new(mut names: Vec<((usize, u8), String)>) -> FunctionNames {
+        // The shortest name of a function that has several is the best known.
+        names.sort_by(|a, b| (a.0, a.1.len(), &a.1).cmp(&(b.0, b.1.len(), &b.1)));
+        names.dedup_by_key(|entry| entry.0);
+        FunctionNames { names }
+    }
+
+    fn get(&self, code: usize, ffid: u8) -> &str {
+        (self
+            .names
+            .binary_search_by_key(&(code, ffid), |entry| entry.0))
+        .map_or("", |index| &self.names[index].1)
+    }
+}
+
+/// What the definitions are made from.
+pub struct Context<'a> {
+    /// The VM.
+    pub layout: &'a Layout,
+    /// The loaded modules.
+    pub unwinder: &'a Unwinder,
+    /// Load bias of each module.
+    pub biases: &'a [usize],
+    /// The opcodes that names are found by, where they could be learned.
+    pub opcodes: Option<Opcodes>,
+    /// What is known of functions beforehand.
+    pub functions: &'a FunctionNames,
+}
+
+/// The numbers that were given out.
+pub struct Interner {
+    frames: Table<RawFrame>,
+    definitions: Table<FrameDef>,
+    stacks: Table<(u32, u32)>,
+    protos: Table<(Proto, Identity)>,
+    functions: Table<(usize, u8)>,
+    traces: Table<(Trace, usize)>,
+    /// The last stack, outermost frame first, with the number of the stack that
+    /// ends at each frame: most of it is the same again next time.
+    last: Vec<(RawFrame, u32)>,
+}
+
+/// A stack could not be written: the reader of the ring is too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRoom;
+
+/// Bytes that a ring needs so that a stack of `depth` frames, none of which was
+/// met before, fits.
+pub fn ring_size(depth: usize) -> usize {
+    (2 * (depth + 2) * DEFINITION).max(1 << 20)
+}
+
+impl Interner {
+    /// Tables for stacks of `depth` frames.
+    pub fn new(depth: usize) -> Interner {
+        Interner {
+            frames: Table::new(FRAME_PLACES),
+            definitions: Table::new(FRAME_PLACES),
+            stacks: Table::new(STACK_PLACES),
+            protos: Table::new(OTHER_PLACES),
+            functions: Table::new(OTHER_PLACES),
+            traces: Table::new(OTHER_PLACES),
+            last: Vec::with_capacity(depth + 2),
+        }
+    }
+
+    /// The number of the stack `frames`, innermost first, which is not empty.
+    /// What the reader has not been told goes into `out`, unpublished.
+    ///
+    /// # Errors
+    /// When it might not fit; nothing is defined then.
+    pub fn stack(
+        &mut self,
+        context: &Context,
+        frames: &[RawFrame],
+        out: &mut Producer,
+    ) -> Result<u32, NoRoom> {
+        let count = frames.len();
+        let outermost_first = || frames.iter().rev();
+        let same = (self.last.iter().zip(outermost_first()))
+            .take_while(|(last, frame)| last.0 == **frame)
+            .count();
+        let new = count - same;
+        if new == 0 {
+            self.last.truncate(count);
+            return Ok(self.last[count - 1].1);
+        }
+        if out.room() < (new + 1) * DEFINITION {
+            return Err(NoRoom);
+        }
+        let room = self.frames.has_room(new)
+            && self.definitions.has_room(new)
+            && self.stacks.has_room(new)
+            && [self.protos.has_room(new), self.functions.has_room(new)] == [true; 2]
+            && self.traces.has_room(new);
+        let same = if room {
+            same
+        } else {
+            if out.room() < (count + 1) * DEFINITION {
+                return Err(NoRoom);
+            }
+            self.new_epoch(out);
+            0
+        };
+        self.last.truncate(same);
+        let mut parent = self.last.last().map(|last| last.1);
+        for index in (0..count - same).rev() {
+            let frame = &frames[index];
+            let caller = frames[index + 1..].first();
+            let id = self.frame(context, frame, caller, out);
+            let key = (parent.map_or(0, |parent| parent + 1), id);
+            let stack = match self.stacks.look_up(&key) {
+                Lookup::Known(stack) => stack,
+                Lookup::Unknown(place) => {
+                    let stack = self.stacks.len() as u32;
+                    self.stacks.insert(place, key, stack);
+                    write(out, |record| record.stack(parent, id));
+                    stack
+                }
+            };
+            self.last.push((*frame, stack));
+            parent = Some(stack);
+        }
+        Ok(self.last[count - 1].1)
+    }
+
+    /// Forgets all numbers, here and in the reader.
+    fn new_epoch(&mut self, out: &mut Producer) {
+        self.frames.clear();
+        self.definitions.clear();
+        self.stacks.clear();
+        self.protos.clear();
+        self.functions.clear();
+        self.traces.clear();
+        self.last.clear();
+        write(out, |record| record.epoch());
+    }
+
+    fn frame(
+        &mut self,
+        context: &Context,
+        frame: &RawFrame,
+        caller: Option<&RawFrame>,
+        out: &mut Producer,
+    ) -> u32 {
+        let place = match self.frames.look_up(frame) {
+            Lookup::Known(id) => return id,
+            Lookup::Unknown(place) => place,
+        };
+        // Different positions may make the same frame: those of one line do.
+        let definition = self.define(context, frame, caller, out);
+        let id = match self.definitions.look_up(&definition) {
+            Lookup::Known(id) => id,
+            Lookup::Unknown(place) => {
+                let id = self.definitions.len() as u32;
+                self.definitions.insert(place, definition, id);
+                write(out, |record| record.frame(&definition));
+                id
+            }
+        };
+        self.frames.insert(place, *frame, id);
+        id
+    }
+
+    fn define(
+        &mut self,
+        context: &Context,
+        frame: &RawFrame,
+        caller: Option<&RawFrame>,
+        out: &mut Producer,
+    ) -> FrameDef {
+        match *frame {
+            RawFrame::Lua {
+                proto,
+                identity,
+                pc,
+                compiled,
+                ancestor,
+            } => {
+                let line = lines::line_before(context.layout, proto, pc);
+                let proto = self.proto(context, (proto, identity), caller, out);
+                FrameDef {
+                    frame: Frame::Lua { proto, line },
+                    compiled: compiled.map(|trace| self.trace(context, trace, out)),
+                    ancestor,
+                }
+            }
+            RawFrame::Function { code, ffid } => Frame::Func {
+                func: self.function(context, code, ffid, out),
+            }
+            .into(),
+            RawFrame::Native { address } => {
+                let (module, address) = locate(context, address);
+                Frame::Native { module, address }.into()
+            }
+            RawFrame::Mark(mark) => Frame::Mark(mark).into(),
+        }
+    }
+
+    fn proto(
+        &mut self,
+        context: &Context,
+        key: (Proto, Identity),
+        caller: Option<&RawFrame>,
+        out: &mut Producer,
+    ) -> u32 {
+        let place = match self.protos.look_up(&key) {
+            Lookup::Known(id) => return id,
+            Lookup::Unknown(place) => place,
+        };
+        let (proto, layout) = (key.0, context.layout);
+        let first_line = proto.first_line(layout).unwrap_or(0);
+        let mut name = [0; MAX_NAME];
+        // Only a main chunk begins before the first line (`lj_parse.c`).
+        let (kind, len) = if first_line == 0 {
+            (NameKind::Main, 0)
+        } else {
+            name_of(context, caller, &mut name).unwrap_or((NameKind::None, 0))
+        };
+        let mut chunk = [0; MAX_CHUNK];
+        let chunk = names::chunk(layout, proto, &mut chunk);
+        let line_count = proto.line_count(layout).unwrap_or(0);
+        write(out, |record| {
+            record.proto(chunk, first_line, line_count, &name[..len], kind);
+        });
+        let id = self.protos.len() as u32;
+        self.protos.insert(place, key, id);
+        id
+    }
+
+    fn function(&mut self, context: &Context, code: usize, ffid: u8, out: &mut Producer) -> u32 {
+        let key = (code, ffid);
+        let place = match self.functions.look_up(&key) {
+            Lookup::Known(id) => return id,
+            Lookup::Unknown(place) => place,
+        };
+        let kind = if ffid == 1 {
+            FuncKind::C
+        } else {
+            FuncKind::Builtin
+        };
+        let name = context.functions.get(code, ffid).as_bytes();
+        let (module, address) = locate(context, code);
+        write(out, |record| {
+            record.func(kind, &name[..name.len().min(MAX_CHUNK)], module, address);
+        });
+        let id = self.functions.len() as u32;
+        self.functions.insert(place, key, id);
+        id
+    }
+
+    fn trace(&mut self, context: &Context, trace: Trace, out: &mut Producer) -> u32 {
+        let layout = context.layout;
+        let code = trace.code(layout).unwrap_or(0..0);
+        // A trace object may be freed and another one made at its address: its
+        // machine code lies elsewhere then.
+        let key = (trace, code.start);
+        let place = match self.traces.look_up(&key) {
+            Lookup::Known(id) => return id,
+            Lookup::Unknown(place) => place,
+        };
+        let start = trace.start(layout);
+        let proto = start.and_then(|(proto, _)| {
+            let identity = proto.identity(layout)?;
+            Some(self.proto(context, (proto, identity), None, out))
+        });
+        let definition = TraceDef {
+            number: trace.number(layout).unwrap_or(0),
+            root: trace.root(layout).unwrap_or(0),
+            link: trace.link(layout).unwrap_or(0),
+            mcode_size: code.len() as u64,
+            proto,
+            line: start.map_or(0, |(proto, pc)| lines::line_before(layout, proto, pc)),
+            ..TraceDef::default()
+        };
+        write(out, |record| record.trace(&definition));
+        let id = self.traces.len() as u32;
+        self.traces.insert(place, key, id);
+        id
+    }
+}
+
+/// What the caller's bytecode calls its callee.
+fn name_of(
+    context: &Context,
+    caller: Option<&RawFrame>,
+    to: &mut [u8; MAX_NAME],
+) -> Option<(NameKind, usize)> {
+    match caller? {
+        RawFrame::Lua {
+            proto,
+            pc,
+            ancestor: false,
+            ..
+        } => names::of_call(context.layout, &context.opcodes?, *proto, *pc, to),
+        _ => None,
+    }
+}
+
+/// An address as the file of its module numbers it.
+fn locate(context: &Context, address: usize) -> (Option<u32>, u64) {
+    match context.unwinder.module_of(address) {
+        Some(module) => {
+            let bias = context.biases.get(module).copied().unwrap_or(0);
+            (Some(module as u32), address.wrapping_sub(bias) as u64)
+        }
+        None => (None, address as u64),
+    }
+}
+
+/// Encodes records of one definition; the caller has made sure of room.
+fn write(out: &mut Producer, encode: impl FnOnce(&mut Cursor)) {
+    let mut bytes = [0; DEFINITION];
+    let mut record = Cursor::new(&mut bytes);
+    encode(&mut record);
+    out.put(record.written());
+}
