@@ -1,0 +1,377 @@
+//! The recorder as Lua sees it: `start`, `stop`, `report`.
+//!
+//! Knows: Lua values, and how errors look there. Must not know: how a session
+//! works.
+
+use crate::native::{modules, tables};
+use crate::options::{self, ClockChoice, Misuse, Mode, Options};
+use crate::session::{self, Error, Host};
+use crate::stream::intern::FunctionNames;
+use crate::vm::layout::Layout;
+use crate::vm::names::{LESSONS, Opcodes};
+use crate::vm::objects::{Function, Kind, Proto};
+use crate::vm::probe::{self, CodeExtent};
+use ljp::{Reason, VmState};
+use mlua::{Lua, MultiValue, Result, Table, UserData, Value, ffi};
+use std::ffi::c_int;
+use std::path::PathBuf;
+
+/// Ends the session when its VM is closed.
+struct Guard {
+    global: usize,
+}
+
+impl UserData for Guard {}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        session::vm_closes(self.global);
+    }
+}
+
+/// The module's table.
+///
+/// # Errors
+/// When Lua is out of memory.
+pub fn module(lua: &Lua) -> Result<Table> {
+    let table = lua.create_table()?;
+    table.set("start", lua.create_function(start)?)?;
+    table.set(
+        "stop",
+        lua.create_function(|lua, ()| answer(lua, session::stop()))?,
+    )?;
+    table.set("report", lua.create_function(|lua, ()| report(lua))?)?;
+    table.set("version", env!("CARGO_PKG_VERSION"))?;
+    Ok(table)
+}
+
+fn start(lua: &Lua, arguments: MultiValue) -> Result<MultiValue> {
+    let started = parse(&arguments)
+        .map_err(Error::from)
+        .and_then(|options| session::start(&options, || look(lua)));
+    answer(lua, started)
+}
+
+/// `true`, or `nil`, message and number.
+fn answer(lua: &Lua, result: std::result::Result<(), Error>) -> Result<MultiValue> {
+    Ok(match result {
+        Ok(()) => MultiValue::from_iter([Value::Boolean(true)]),
+        Err(error) => MultiValue::from_iter([
+            Value::Nil,
+            Value::String(lua.create_string(error.to_string())?),
+            Value::Integer(error.errno().into()),
+        ]),
+    })
+}
+
+type Parsed<T> = std::result::Result<T, Misuse>;
+
+const NAMES: [&str; 5] = ["mode", "interval", "path", "depth", "clock"];
+
+fn parse(arguments: &MultiValue) -> Parsed<Options> {
+    let mut options = Options::default();
+    let table = match arguments.front() {
+        None | Some(Value::Nil) => return Ok(options),
+        Some(Value::Table(table)) => table,
+        Some(other) => {
+            return Err(Misuse(format!(
+                "start takes a table of options, not a {}",
+                other.type_name()
+            )));
+        }
+    };
+    for pair in table.pairs::<Value, Value>() {
+        let (key, value) =
+            pair.map_err(|error| Misuse(format!("options could not be read: {error}")))?;
+        let Value::String(key) = key else {
+            return Err(Misuse(format!(
+                "unknown option of type {}",
+                key.type_name()
+            )));
+        };
+        let key = key.to_string_lossy();
+        match key.as_ref() {
+            "mode" => options.mode = one_of(&value, "mode", &MODES)?,
+            "interval" => options.interval = options::interval(number(&value, "interval")?)?,
+            "path" => options.path = path(&value)?,
+            "depth" => options.depth = options::depth(number(&value, "depth")?)?,
+            "clock" => {
+                options.clock = one_of(&value, "clock", &ClockChoice::ALL.map(|c| (c.name(), c)))?;
+            }
+            unknown => {
+                let meant = options::nearest(unknown, &NAMES)
+                    .map(|name| format!(", did you mean '{name}'?"))
+                    .unwrap_or_else(|| format!("; there are {}", NAMES.join(", ")));
+                return Err(Misuse(format!("unknown option '{unknown}'{meant}")));
+            }
+        }
+    }
+    Ok(options)
+}
+
+const MODES: [(&str, Mode); 3] = [
+    ("D", Mode::Default),
+    ("L", Mode::Leaf),
+    ("C", Mode::Callgraph),
+];
+
+fn wrong_type(option: &str, wanted: &str, value: &Value) -> Misuse {
+    Misuse(format!(
+        "option '{option}' must be {wanted}, not a {}",
+        value.type_name()
+    ))
+}
+
+fn number(value: &Value, option: &str) -> Parsed<f64> {
+    match value {
+        Value::Integer(number) => Ok(*number as f64),
+        Value::Number(number) => Ok(*number),
+        other => Err(wrong_type(option, "a number", other)),
+    }
+}
+
+fn one_of<T: Copy>(value: &Value, option: &str, choices: &[(&str, T)]) -> Parsed<T> {
+    let list = || {
+        let names: Vec<String> = choices
+            .iter()
+            .map(|(name, _)| format!("\"{name}\""))
+            .collect();
+        format!("one of {}", names.join(", "))
+    };
+    let Value::String(text) = value else {
+        return Err(wrong_type(option, &list(), value));
+    };
+    let text = text.to_string_lossy();
+    (choices.iter().find(|(name, _)| *name == text))
+        .map(|(_, choice)| *choice)
+        .ok_or_else(|| {
+            Misuse(format!(
+                "option '{option}' must be {}, not \"{text}\"",
+                list()
+            ))
+        })
+}
+
+fn path(value: &Value) -> Parsed<PathBuf> {
+    let Value::String(path) = value else {
+        return Err(wrong_type("path", "a string", value));
+    };
+    let bytes = path.as_bytes();
+    if bytes.is_empty() || bytes.contains(&0) {
+        return Err(Misuse(
+            "option 'path' must name a file, it is empty or has a NUL in it".into(),
+        ));
+    }
+    use std::os::unix::ffi::OsStrExt;
+    Ok(PathBuf::from(std::ffi::OsStr::from_bytes(&bytes)))
+}
+
+fn report(lua: &Lua) -> Result<Table> {
+    let report = session::report();
+    let table = lua.create_table()?;
+    table.set("samples", report.counts.samples)?;
+    table.set("overruns", report.counts.overruns)?;
+    let states = lua.create_table()?;
+    for state in VmState::ALL {
+        states.set(state.name(), report.counts.by_state[state as usize])?;
+    }
+    table.set("vmstate", states)?;
+    let reasons = lua.create_table()?;
+    for reason in Reason::ALL {
+        // Where no stack is asked for, its absence is not worth a word.
+        if reason != Reason::Mode {
+            reasons.set(reason.name(), report.counts.by_reason[reason as usize])?;
+        }
+    }
+    table.set("without_stack", reasons)?;
+    table.set("running", report.running)?;
+    table.set("mode", report.mode.letter())?;
+    table.set("interval", report.interval.as_secs_f64() * 1e3)?;
+    table.set("clock", report.clock.map(|clock| clock.name()))?;
+    Ok(table)
+}
+
+/// Finds out about the VM that runs.
+fn look(lua: &Lua) -> std::result::Result<Host, Error> {
+    let modules = modules::loaded();
+    let extent_of = |address: usize| {
+        let module = modules
+            .iter()
+            .find(|module| module.range.contains(&address))?;
+        let described = tables::describe(module, address)?;
+        Some(CodeExtent {
+            range: described.range,
+            frame_size: described.frame_size,
+        })
+    };
+    let mut probed = Err(probe::NotFound("a protected call"));
+    // SAFETY: `state` is the running thread's, and the probe leaves its stack as
+    // it found it.
+    let called =
+        unsafe { lua.exec_raw::<()>((), |state| probed = probe::probe(state, &extent_of)) };
+    if called.is_err() {
+        return Err(Error::Layout(probe::NotFound(
+            "enough memory to look around",
+        )));
+    }
+    let layout = probed.map_err(Error::Layout)?;
+    let version = lua
+        .globals()
+        .raw_get::<Table>("jit")
+        .and_then(|jit| jit.raw_get::<String>("version"))
+        .unwrap_or_default();
+    Ok(Host {
+        opcodes: learn_opcodes(lua, &layout),
+        functions: known_functions(lua, &layout),
+        layout,
+        modules,
+        version,
+    })
+}
+
+fn learn_opcodes(lua: &Lua, layout: &Layout) -> Option<Opcodes> {
+    let mut protos = Vec::with_capacity(LESSONS.len());
+    // Held until they have been looked at, or they might be collected.
+    let mut functions = Vec::with_capacity(LESSONS.len());
+    for lesson in LESSONS {
+        let function: mlua::Function = lua.load(lesson.to_bytes()).call(()).ok()?;
+        protos.push(proto_of(layout, &function)?);
+        functions.push(function);
+    }
+    Opcodes::learned(layout, protos.try_into().ok()?)
+}
+
+fn proto_of(layout: &Layout, function: &mlua::Function) -> Option<Proto> {
+    match Function::at(layout, function.to_pointer() as usize)?.kind(layout)? {
+        Kind::Lua(proto) => Some(proto),
+        _ => None,
+    }
+}
+
+/// The C functions and built-ins of all loaded libraries, by name.
+fn known_functions(lua: &Lua, layout: &Layout) -> FunctionNames {
+    let mut names = Vec::new();
+    let mut add = |function: &mlua::Function, name: String| {
+        let Some(function) = Function::at(layout, function.to_pointer() as usize) else {
+            return;
+        };
+        let ffid = match function.kind(layout) {
+            Some(Kind::C) => 1,
+            Some(Kind::Builtin(ffid)) => ffid,
+            _ => return,
+        };
+        if let Some(code) = function.code(layout) {
+            names.push(((code, ffid), name));
+        }
+    };
+    let loaded = lua
+        .globals()
+        .raw_get::<Table>("package")
+        .and_then(|package| package.raw_get::<Table>("loaded"));
+    let libraries: Vec<(String, Table)> = loaded
+        .map(|loaded| loaded.pairs().flatten().collect())
+        .unwrap_or_default();
+    for (library, table) in libraries {
+        for (name, function) in table.pairs::<String, mlua::Function>().flatten() {
+            let name = if library == "_G" {
+                name
+            } else {
+                format!("{library}.{name}")
+            };
+            add(&function, name);
+        }
+    }
+    for (function, name) in hidden_functions(lua) {
+        add(&function, name);
+    }
+    FunctionNames::new(names)
+}
+
+/// Built-ins that no table holds: iterators and their like, as their makers
+/// return them, and methods of files.
+fn hidden_functions(lua: &Lua) -> Vec<(mlua::Function, String)> {
+    const MAKERS: [(&str, &str); 3] = [
+        ("ipairs_aux", "return (ipairs({}))"),
+        (
+            "coroutine.wrap_aux",
+            "return (coroutine.wrap(function() end))",
+        ),
+        ("string.gmatch_aux", "return (string.gmatch('', ''))"),
+    ];
+    // In an environment of the originals: a program may have put its own
+    // functions in their place, which are none of our business.
+    let Ok(environment) = pristine(lua) else {
+        return Vec::new();
+    };
+    let mut found: Vec<(mlua::Function, String)> = MAKERS
+        .iter()
+        .filter_map(|(name, maker)| {
+            let maker = lua.load(*maker).set_environment(environment.clone());
+            Some((maker.call::<mlua::Function>(()).ok()?, (*name).to_owned()))
+        })
+        .collect();
+    let methods = lua
+        .globals()
+        .raw_get::<Table>("io")
+        .and_then(|io| io.raw_get::<mlua::AnyUserData>("stdout"))
+        .and_then(|file| file.metatable())
+        .and_then(|methods| methods.get::<Table>("__index"));
+    if let Ok(methods) = methods {
+        for (name, method) in methods.pairs::<String, mlua::Function>().flatten() {
+            found.push((method, format!("file:{name}")));
+        }
+    }
+    found
+}
+
+/// The built-ins that [`hidden_functions`] calls, those that are still built-ins.
+fn pristine(lua: &Lua) -> Result<Table> {
+    let environment = lua.create_table()?;
+    let globals = lua.globals();
+    let copy = |from: &Table, to: &Table, name: &str| -> Result<()> {
+        let function = from.raw_get::<mlua::Function>(name)?;
+        if function.info().what == "C" {
+            to.raw_set(name, function)?;
+        }
+        Ok(())
+    };
+    copy(&globals, &environment, "ipairs")?;
+    for (library, function) in [("coroutine", "wrap"), ("string", "gmatch")] {
+        let table = lua.create_table()?;
+        copy(&globals.raw_get(library)?, &table, function)?;
+        environment.raw_set(library, table)?;
+    }
+    Ok(environment)
+}
+
+/// What `require` calls.
+///
+/// # Safety
+/// `state` is a live `lua_State` of the calling thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn luaopen_sysprof_core(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        mlua::Lua::entrypoint1(state, |lua: &Lua| {
+            let module = module(lua)?;
+            let mut global = 0;
+            lua.exec_raw::<()>((), |state| {
+                global = crate::vm::layout::Family::of(state as usize)
+                    .and_then(|family| {
+                        let at = state as usize + family.offsets().state_glref;
+                        match family {
+                            crate::vm::layout::Family::Gc64 => {
+                                crate::memory::read::<u64>(at).map(|g| g as usize)
+                            }
+                            crate::vm::layout::Family::Gc32 => {
+                                crate::memory::read::<u32>(at).map(|g| g as usize)
+                            }
+                        }
+                    })
+                    .unwrap_or(0);
+            })?;
+            lua.set_named_registry_value("sysprof.guard", lua.create_userdata(Guard { global })?)?;
+            Ok(module)
+        })
+    }
+}

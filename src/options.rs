@@ -1,0 +1,185 @@
+//! What a session can be asked for.
+//!
+//! Knows: options, their defaults and ranges. Must not know: how they are
+//! passed in (`lua_api`).
+
+use crate::clock::{self, Kind};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// "D": counts of VM states, no stream.
+    Default,
+    /// "L": the innermost frame of each sample.
+    Leaf,
+    /// "C": the whole stack of each sample.
+    Callgraph,
+}
+
+impl Mode {
+    /// The letter that users write.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Mode::Default => "D",
+            Mode::Leaf => "L",
+            Mode::Callgraph => "C",
+        }
+    }
+
+    /// The mode of a letter.
+    pub fn of_letter(letter: &str) -> Option<Mode> {
+        [Mode::Default, Mode::Leaf, Mode::Callgraph]
+            .into_iter()
+            .find(|mode| mode.letter() == letter)
+    }
+}
+
+/// Which clock is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockChoice {
+    /// The best clock of CPU time that can be had.
+    Auto,
+    /// This one or none.
+    Only(Kind),
+}
+
+impl ClockChoice {
+    /// All of them that users can name.
+    pub const ALL: [ClockChoice; 5] = [
+        ClockChoice::Auto,
+        ClockChoice::Only(Kind::Perf),
+        ClockChoice::Only(Kind::Thread),
+        ClockChoice::Only(Kind::Interval),
+        ClockChoice::Only(Kind::Wall),
+    ];
+
+    /// How users name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClockChoice::Auto => "auto",
+            ClockChoice::Only(kind) => kind.name(),
+        }
+    }
+}
+
+/// The interval that is used if none is given.
+pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(10);
+/// The file that is written if none is given.
+pub const DEFAULT_PATH: &str = "sysprof.bin";
+/// Frames that a stack has at most if nothing else is said.
+pub const DEFAULT_DEPTH: usize = 512;
+/// The most that may be asked for.
+pub const MAX_DEPTH: usize = 4096;
+
+/// All options of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What is recorded.
+    pub mode: Mode,
+    /// Time between samples.
+    pub interval: Duration,
+    /// The file that the stream goes to, unless the mode has none.
+    pub path: PathBuf,
+    /// Frames that a stack has at most; of a deeper one the innermost are kept.
+    pub depth: usize,
+    /// The clock.
+    pub clock: ClockChoice,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            mode: Mode::Default,
+            interval: DEFAULT_INTERVAL,
+            path: PathBuf::from(DEFAULT_PATH),
+            depth: DEFAULT_DEPTH,
+            clock: ClockChoice::Auto,
+        }
+    }
+}
+
+/// An option that makes no sense; says which and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misuse(pub String);
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "profiler misuse: {}", self.0)
+    }
+}
+
+/// The interval of `milliseconds`.
+///
+/// # Errors
+/// If no clock can do it.
+pub fn interval(milliseconds: f64) -> Result<Duration, Misuse> {
+    let limits = [clock::MIN_INTERVAL, clock::MAX_INTERVAL].map(|limit| limit.as_secs_f64() * 1e3);
+    if milliseconds >= limits[0] && milliseconds <= limits[1] {
+        return Ok(Duration::from_secs_f64(milliseconds / 1e3));
+    }
+    Err(Misuse(format!(
+        "option 'interval' must be a number of milliseconds from {} to {}, not {milliseconds}",
+        limits[0], limits[1]
+    )))
+}
+
+/// The depth of that many frames.
+///
+/// # Errors
+/// If it is out of range, or not a whole number.
+pub fn depth(frames: f64) -> Result<usize, Misuse> {
+    if frames.fract() == 0.0 && (1.0..=MAX_DEPTH as f64).contains(&frames) {
+        return Ok(frames as usize);
+    }
+    Err(Misuse(format!(
+        "option 'depth' must be a whole number from 1 to {MAX_DEPTH}, not {frames}"
+    )))
+}
+
+/// The one of `known` that somebody who wrote `word` most likely meant, if any
+/// is near.
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    known
+        .iter()
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), *candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 3)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_what_the_clocks_can_do() {
+        assert_eq!(interval(0.25), Ok(Duration::from_micros(250)));
+        assert_eq!(interval(0.01), Ok(clock::MIN_INTERVAL));
+        for wrong in [0.0, -1.0, 0.0099, f64::NAN, f64::INFINITY, 1e10] {
+            let message = interval(wrong).expect_err("out of range").to_string();
+            assert!(
+                message.starts_with("profiler misuse: option 'interval'"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn depths_are_whole_numbers_in_range() {
+        assert_eq!(depth(4096.0), Ok(4096));
+        for wrong in [0.0, 1.5, 4097.0, f64::NAN, -3.0] {
+            assert!(depth(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_name_is_near() {
+        let known = ["mode", "interval", "path", "depth", "clock"];
+        assert_eq!(nearest("intervall", &known), Some("interval"));
+        assert_eq!(nearest("pth", &known), Some("path"));
+        assert_eq!(nearest("bananas", &known), None);
+    }
+}

@@ -1,0 +1,490 @@
+//! The one profiling session that a process can have.
+//!
+//! Knows: what a session is put together from, in which order it is taken
+//! apart, and who may end it. Must not know: Lua's API.
+//!
+//! States: idle, running. What fails on the way to running is undone by
+//! dropping what was made so far. After a session its last report is kept.
+
+use crate::clock::{self, Clock, Kind};
+use crate::counters::Counts;
+use crate::fault::FaultHandlers;
+use crate::native::modules::Module;
+use crate::native::unwind::Unwinder;
+use crate::options::{ClockChoice, Misuse, Mode, Options};
+use crate::recording::Recording;
+use crate::sampler::{self, Attached, Definitions, Sampler};
+use crate::signal::{Disposition, Handler};
+use crate::stack::{Extent, Walker};
+use crate::stream::intern::{FunctionNames, Interner, ring_size};
+use crate::stream::ring;
+use crate::stream::writer::{self, Writer};
+use crate::vm::layout::Layout;
+use crate::vm::names::Opcodes;
+use crate::vm::probe::NotFound;
+use ljp::encode::Cursor;
+use once_cell::sync::Lazy;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Why a session could not be started, stopped or written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Options that make no sense.
+    Misuse(Misuse),
+    /// There is a session already.
+    Running,
+    /// There is none.
+    NotRunning,
+    /// The VM is one that sysprof does not know.
+    Layout(NotFound),
+    /// No clock, or not the one that was asked for.
+    Clock(clock::Unavailable),
+    /// No signal is free for the clock to send.
+    NoSignal,
+    /// A signal handler could not be installed.
+    Handler(i32),
+    /// The file could not be made or written.
+    File(PathBuf, i32),
+    /// The thread that writes could not be started.
+    Thread(i32),
+    /// This is no platform that sysprof knows.
+    Platform,
+}
+
+impl From<Misuse> for Error {
+    fn from(misuse: Misuse) -> Error {
+        Error::Misuse(misuse)
+    }
+}
+
+impl Error {
+    /// The number that goes with it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::Misuse(_) | Error::Running | Error::NotRunning => libc::EINVAL,
+            Error::Layout(_) | Error::Platform => libc::ENOTSUP,
+            Error::Clock(unavailable) => unavailable.errno,
+            Error::NoSignal => libc::EBUSY,
+            Error::Handler(errno) | Error::File(_, errno) | Error::Thread(errno) => *errno,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = |errno: &i32| std::io::Error::from_raw_os_error(*errno);
+        match self {
+            Error::Misuse(misuse) => misuse.fmt(f),
+            Error::Running => f.write_str("profiler is running already"),
+            Error::NotRunning => f.write_str("profiler is not running"),
+            Error::Layout(missing) => missing.fmt(f),
+            Error::Clock(unavailable) => unavailable.fmt(f),
+            Error::NoSignal => f.write_str(
+                "no signal is free for the profiler's clock: the program uses or blocks all of them",
+            ),
+            Error::Handler(errno) => {
+                write!(f, "a signal handler could not be installed: {}", reason(errno))
+            }
+            Error::File(path, errno) => write!(f, "{}: {}", path.display(), reason(errno)),
+            Error::Thread(errno) => {
+                write!(f, "the thread that writes the profile did not start: {}", reason(errno))
+            }
+            Error::Platform => f.write_str("sysprof runs on x86-64 Linux only"),
+        }
+    }
+}
+
+/// What is known of the VM that is to be profiled.
+pub struct Host {
+    /// Its layout.
+    pub layout: Layout,
+    /// Modules that were loaded when it was looked at.
+    pub modules: Vec<Module>,
+    /// Opcodes that names are found by.
+    pub opcodes: Option<Opcodes>,
+    /// Functions that are known by name.
+    pub functions: FunctionNames,
+    /// What it says its version is.
+    pub version: String,
+}
+
+/// What a session has counted, and how it is going.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The counts.
+    pub counts: Counts,
+    /// Whether it still runs.
+    pub running: bool,
+    /// Its mode.
+    pub mode: Mode,
+    /// Its interval.
+    pub interval: std::time::Duration,
+    /// The clock that ran; none before the first session.
+    pub clock: Option<Kind>,
+}
+
+impl Default for Report {
+    fn default() -> Report {
+        let options = Options::default();
+        Report {
+            counts: Counts::default(),
+            running: false,
+            mode: options.mode,
+            interval: options.interval,
+            clock: None,
+        }
+    }
+}
+
+/// A session that runs. Fields are dropped in this order: the signal ends
+/// before what its handler needs.
+struct Session {
+    attached: Attached,
+    signal: Handler,
+    trap: Option<Handler>,
+    faults: FaultHandlers,
+    output: Option<(Writer, PathBuf)>,
+    global: usize,
+    started: u64,
+    report: Report,
+}
+
+#[derive(Default)]
+struct Process {
+    session: Option<Session>,
+    last: Report,
+}
+
+static PROCESS: Lazy<Mutex<Process>> = Lazy::new(|| {
+    // A session must not outlive the process's orderly end, nor reach a child.
+    // SAFETY: functions of this library, which is never unloaded.
+    unsafe {
+        libc::atexit(at_exit);
+        libc::pthread_atfork(None, None, Some(in_child));
+    }
+    Mutex::default()
+});
+
+fn process() -> MutexGuard<'static, Process> {
+    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+extern "C" fn at_exit() {
+    // Held only if the process ends inside of start, stop or report.
+    if let Ok(mut process) = PROCESS.try_lock() {
+        let _ = end(&mut process);
+    }
+}
+
+/// A child has none of the threads and timers, and must not touch the file.
+extern "C" fn in_child() {
+    if let Ok(mut process) = PROCESS.try_lock()
+        && let Some(session) = process.session.take()
+    {
+        let Session {
+            attached,
+            signal,
+            trap,
+            faults,
+            output,
+            ..
+        } = session;
+        // Closes a perf event's descriptor; timers were not inherited.
+        drop(attached.detach());
+        drop((signal, trap, faults));
+        if let Some((writer, _)) = output {
+            writer.abandon();
+        }
+        process.last = Report::default();
+    }
+}
+
+/// Whether a session runs.
+pub fn is_running() -> bool {
+    process().session.is_some()
+}
+
+/// Starts a session of the calling thread.
+///
+/// `look` finds out about the VM; it is called once it is clear that a session
+/// may start.
+///
+/// # Errors
+/// Why it did not start; nothing of it is left then.
+pub fn start(options: &Options, look: impl FnOnce() -> Result<Host, Error>) -> Result<(), Error> {
+    if cfg!(not(all(target_arch = "x86_64", target_os = "linux"))) {
+        return Err(Error::Platform);
+    }
+    if is_running() {
+        return Err(Error::Running);
+    }
+    // Without the lock: it calls Lua, which may fork, exit or fail.
+    let host = look()?;
+    let mut process = process();
+    if process.session.is_some() {
+        return Err(Error::Running);
+    }
+    process.session = Some(Session::start(options, host)?);
+    Ok(())
+}
+
+/// Stops the session.
+///
+/// # Errors
+/// If there is none, or if not all of the stream could be written.
+pub fn stop() -> Result<(), Error> {
+    end(&mut process())
+}
+
+/// Ends a session of the VM whose `global_State` is at `global`, which is about
+/// to be closed.
+pub fn vm_closes(global: usize) {
+    let mut process = process();
+    if (process.session.as_ref()).is_some_and(|session| session.global == global) {
+        // Nobody is left who could be told of an error.
+        let _ = end(&mut process);
+    }
+}
+
+/// What the running session has counted, or the last one, or zeroes.
+pub fn report() -> Report {
+    let process = process();
+    match &process.session {
+        Some(session) => Report {
+            counts: session.attached.sampler().counters().read(),
+            ..session.report.clone()
+        },
+        None => process.last.clone(),
+    }
+}
+
+fn end(process: &mut Process) -> Result<(), Error> {
+    let session = process.session.take().ok_or(Error::NotRunning)?;
+    let (report, result) = session.stop();
+    process.last = report;
+    result
+}
+
+impl Session {
+    fn start(options: &Options, host: Host) -> Result<Session, Error> {
+        let number = free_signal(options).ok_or(Error::NoSignal)?;
+        let clock = match options.clock {
+            ClockChoice::Auto => Clock::best(options.interval, number),
+            ClockChoice::Only(kind) => Clock::new(kind, options.interval, number),
+        }
+        .map_err(Error::Clock)?;
+        let kind = clock.kind();
+        let output = match options.mode {
+            Mode::Default => None,
+            Mode::Leaf | Mode::Callgraph => Some(Output::open(options, &host, kind)?),
+        };
+        let trap = if is_traced() {
+            None
+        } else {
+            let blocked = [number];
+            Some(
+                Handler::install(libc::SIGTRAP, sampler::on_trap, libc::SA_ONSTACK, &blocked)
+                    .map_err(Error::Handler)?,
+            )
+        };
+        let faults = FaultHandlers::install().map_err(Error::Handler)?;
+        let blocked = [libc::SIGTRAP];
+        let signal = Handler::install(number, sampler::on_signal, libc::SA_ONSTACK, &blocked)
+            .map_err(Error::Handler)?;
+
+        let global = host.layout.global;
+        let extent = match options.mode {
+            Mode::Default => Extent::State,
+            Mode::Leaf => Extent::Leaf,
+            Mode::Callgraph => Extent::Full(options.depth),
+        };
+        let started = clock::monotonic();
+        let (recording, output) = match output {
+            None => (None, None),
+            Some(output) => {
+                let signals = output.writer.signals().clone();
+                let interner = Interner::new(options.depth);
+                (
+                    Some(Recording::new(interner, output.producer, signals, started)),
+                    Some((output.writer, options.path.clone())),
+                )
+            }
+        };
+        let sampler = Box::new(Sampler::new(
+            clock,
+            Walker::new(host.layout, Unwinder::new(&host.modules), extent),
+            Definitions {
+                biases: host.modules.iter().map(|module| module.bias).collect(),
+                opcodes: host.opcodes,
+                functions: host.functions,
+            },
+            recording,
+            trap.as_ref().map(Handler::before),
+        ));
+        let attached = match sampler.attach() {
+            Ok(attached) => attached,
+            Err((sampler, unavailable)) => {
+                drop(sampler);
+                if let Some((writer, _)) = output {
+                    // The error to report is the clock's.
+                    let _ = writer.finish(&[]);
+                }
+                return Err(Error::Clock(unavailable));
+            }
+        };
+        Ok(Session {
+            attached,
+            signal,
+            trap,
+            faults,
+            output,
+            global,
+            started,
+            report: Report {
+                counts: Counts::default(),
+                running: true,
+                mode: options.mode,
+                interval: options.interval,
+                clock: Some(kind),
+            },
+        })
+    }
+
+    fn stop(self) -> (Report, Result<(), Error>) {
+        let duration = clock::monotonic() - self.started;
+        let sampler = self.attached.detach();
+        self.signal.discard_pending();
+        drop((self.signal, self.trap, self.faults));
+        let (counters, recording) = sampler.into_recording();
+        let counts = counters.read();
+        let report = Report {
+            counts,
+            running: false,
+            ..self.report
+        };
+        let result = match (self.output, recording) {
+            (Some((writer, path)), Some(recording)) => {
+                let mut bytes = [0; 1024];
+                let mut last = Cursor::new(&mut bytes);
+                recording.owed_to(&mut last);
+                last.end(&ljp::Counters {
+                    duration_us: duration / 1000,
+                    samples: counts.samples,
+                    overruns: counts.overruns,
+                    by_state: counts.by_state,
+                    by_reason: counts.by_reason,
+                    errno: 0,
+                });
+                writer
+                    .finish(last.written())
+                    .map_err(|errno| Error::File(path, errno))
+            }
+            _ => Ok(()),
+        };
+        (report, result)
+    }
+}
+
+/// The file of a session, opened and begun.
+struct Output {
+    writer: Writer,
+    producer: ring::Producer,
+}
+
+impl Output {
+    fn open(options: &Options, host: &Host, clock: Kind) -> Result<Output, Error> {
+        let file_error = |error: std::io::Error| {
+            Error::File(
+                options.path.clone(),
+                error.raw_os_error().unwrap_or(libc::EIO),
+            )
+        };
+        let file = writer::create(&options.path).map_err(file_error)?;
+        let (mut producer, consumer) = ring::ring(ring_size(options.depth));
+        let mut bytes = vec![0; 64 * 1024];
+        let mut put = |encode: &dyn Fn(&mut Cursor)| {
+            let mut record = Cursor::new(&mut bytes);
+            encode(&mut record);
+            producer.put(record.written());
+        };
+        put(&|record| record.prologue());
+        for (key, value) in facts(options, host, clock) {
+            put(&|record| record.meta(key.as_bytes(), value.as_bytes()));
+        }
+        for module in &host.modules {
+            put(&|record| {
+                record.module(
+                    module.path.as_bytes(),
+                    &module.build_id,
+                    module.bias as u64,
+                    module.range.start as u64,
+                    module.range.end as u64,
+                );
+            });
+        }
+        producer.publish();
+        let writer = Writer::start(file, consumer)
+            .map_err(|error| Error::Thread(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        Ok(Output { writer, producer })
+    }
+}
+
+/// What a reader should know of the session before its samples.
+fn facts(options: &Options, host: &Host, clock: Kind) -> Vec<(&'static str, String)> {
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let gc64 = host.layout.family == crate::vm::layout::Family::Gc64;
+    vec![
+        ("recorder", env!("CARGO_PKG_VERSION").to_owned()),
+        ("mode", options.mode.letter().to_owned()),
+        ("clock", clock.name().to_owned()),
+        ("interval_ns", options.interval.as_nanos().to_string()),
+        ("start_unix_us", since_epoch.as_micros().to_string()),
+        ("pid", std::process::id().to_string()),
+        // SAFETY: no arguments, cannot fail.
+        ("tid", unsafe { libc::gettid() }.to_string()),
+        ("host", program.to_string_lossy().into_owned()),
+        ("luajit", host.version.clone()),
+        ("arch", std::env::consts::ARCH.to_owned()),
+        ("gc64", gc64.to_string()),
+        ("depth", options.depth.to_string()),
+    ]
+}
+
+/// A signal that nobody uses: SIGPROF if it is free, else one that programs have
+/// no business with, else a real-time signal. The interval timer's is fixed.
+fn free_signal(options: &Options) -> Option<i32> {
+    let fixed = options.clock == ClockChoice::Only(Kind::Interval);
+    let others = [libc::SIGSTKFLT]
+        .into_iter()
+        .chain(libc::SIGRTMIN() + 1..libc::SIGRTMAX());
+    let others = others.filter(|_| !fixed);
+    std::iter::once(libc::SIGPROF)
+        .chain(others)
+        .find(|&signal| {
+            !is_blocked(signal)
+                && Disposition::current(signal).is_ok_and(|disposition| disposition.is_default())
+        })
+}
+
+fn is_blocked(signal: i32) -> bool {
+    // SAFETY: reads the mask into a set of ours.
+    unsafe {
+        let mut mask = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
+        libc::sigismember(&mask, signal) == 1
+    }
+}
+
+/// Whether a debugger is attached: it would see the traps of stepping.
+fn is_traced() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    (status.lines())
+        .find_map(|line| line.strip_prefix("TracerPid:"))
+        .is_some_and(|tracer| tracer.trim() != "0")
+}
