@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use indexmap::IndexSet;
+
 use crate::args::Collapse;
 use crate::failure::{Failure, Outcome};
 use crate::load;
@@ -38,22 +40,36 @@ pub struct Stack {
     pub samples: u64,
 }
 
-/// The stacks with samples, one by one.
-pub fn stacks(view: &View) -> impl Iterator<Item = Stack> + '_ {
-    let with_samples = view.own.iter().enumerate().filter(|(_, own)| **own > 0);
-    with_samples.map(|(at, own)| {
+/// The stacks with samples. Stacks that differ only in lines are one.
+pub fn stacks(view: &View) -> impl Iterator<Item = Stack> + use<> {
+    // The tree of the view, without lines: of each node, its place there.
+    let mut nodes: IndexSet<(Option<u32>, u32)> = IndexSet::new();
+    let mut samples: Vec<u64> = Vec::new();
+    let mut places: Vec<u32> = Vec::with_capacity(view.nodes.len());
+    for (node, own) in view.nodes.iter().zip(&view.own) {
+        let parent = node.parent.map(|parent| places[parent as usize]);
+        let (place, new) = nodes.insert_full((parent, node.function));
+        if new {
+            samples.push(0);
+        }
+        samples[place] = samples[place].saturating_add(*own);
+        places.push(place as u32);
+    }
+    let path = move |place: usize| {
         let mut functions = Vec::new();
-        let mut next = Some(at as u32);
-        while let Some(node) = next {
-            let node = view.nodes[node as usize];
-            functions.push(node.function);
-            next = node.parent;
+        let mut next = Some(place as u32);
+        while let Some(place) = next {
+            let (parent, function) = nodes[place as usize];
+            functions.push(function);
+            next = parent;
         }
         functions.reverse();
-        Stack {
-            functions,
-            samples: *own,
-        }
+        functions
+    };
+    let with_samples = samples.into_iter().enumerate().filter(|(_, own)| *own > 0);
+    with_samples.map(move |(place, own)| Stack {
+        functions: path(place),
+        samples: own,
     })
 }
 

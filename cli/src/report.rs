@@ -130,6 +130,9 @@ impl Tables<'_> {
     }
 
     fn write(&self, what: &str, rows: Vec<(Count, &str)>, out: &mut impl Write) -> io::Result<()> {
+        if rows.is_empty() {
+            return writeln!(out, "  no sample has a {what}");
+        }
         let samples = self.view.samples();
         let mut table = Table::new(&["self", "total", "samples", what]);
         for (count, name) in rows.iter().take(self.limit) {

@@ -115,3 +115,69 @@ impl Children {
         &self.list[self.begin[node]..self.begin[node + 1]]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::{Function, Kind};
+
+    /// A view of these nodes: the one below, the function, samples of its own.
+    fn view(nodes: &[(Option<u32>, u32, u64)]) -> View {
+        let mut view = View::default();
+        for (parent, function, own) in nodes {
+            let name = format!("f{function}");
+            let kind = Kind::Lua;
+            view.functions.insert(Function { name, kind });
+            view.nodes.insert(Node {
+                parent: *parent,
+                function: *function,
+                line: None,
+                trace: None,
+            });
+            view.own.push(*own);
+        }
+        view
+    }
+
+    fn functions(view: &View) -> Vec<(u64, u64)> {
+        let counts = by(view, view.functions.len(), |node| Some(node.function));
+        counts
+            .iter()
+            .map(|count| (count.own, count.total))
+            .collect()
+    }
+
+    #[test]
+    fn a_recursive_function_has_each_sample_once() {
+        // f0 > f1 > f0 > f1, and f0 > f0.
+        let view = view(&[
+            (None, 0, 1),
+            (Some(0), 1, 2),
+            (Some(1), 0, 4),
+            (Some(2), 1, 8),
+            (Some(0), 0, 16),
+        ]);
+        assert_eq!(functions(&view), [(21, 31), (10, 14)]);
+    }
+
+    #[test]
+    fn a_stack_may_be_very_deep() {
+        let nodes: Vec<_> = (0..200_000u32)
+            .map(|at| (at.checked_sub(1), at % 2, 1))
+            .collect();
+        assert_eq!(
+            functions(&view(&nodes)),
+            [(100_000, 200_000), (100_000, 199_999)]
+        );
+    }
+
+    #[test]
+    fn rows_go_by_own_then_total_then_name() {
+        let counts = [(1, 1), (0, 5), (0, 0), (1, 3), (1, 1)];
+        let counts = counts.map(|(own, total)| Count { own, total });
+        let names = ["c", "d", "never", "e", "b"];
+        let rows = ranked(&counts, &names, |name| name);
+        let names: Vec<&str> = rows.iter().map(|(_, name)| **name).collect();
+        assert_eq!(names, ["e", "b", "c", "d"]);
+    }
+}

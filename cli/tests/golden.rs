@@ -1,0 +1,187 @@
+//! What the command prints of small profiles, to the letter.
+
+mod common;
+
+use common::{fixture, folder, heavy_and_light, run, write};
+
+/// Lines without what is only there for alignment at their ends.
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().map(str::trim_end).collect()
+}
+
+#[test]
+fn report_begins_with_what_matters() {
+    let folder = folder();
+    write(folder.path(), "a.bin", &heavy_and_light(72, 24));
+    let ran = run(folder.path(), &["report", "a.bin"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    let expected = "\
+100 samples, in 100.5 ms, one every 1 ms of the perf clock
+/usr/bin/luajit
+1 sample (1.0%) without a stack
+
+VM states
+  share  samples  state
+  97.0%       97  LFUNC
+   1.0%        1  FFUNC
+   1.0%        1  GC
+   1.0%        1  TRACE
+
+Top functions
+   self  total  samples  function
+  96.0%  96.0%       96  app.lua:1
+   1.0%  74.0%       74  heavy (app.lua:3)
+   1.0%   1.0%        1  [no stack: unreadable]
+   1.0%   1.0%        1  fib (app.lua:20)
+   1.0%   1.0%        1  string.rep
+   0.0%  99.0%       99  main chunk (app.lua)
+   0.0%  24.0%       24  light (app.lua:8)
+
+Top lines
+   self  total  samples  line
+  96.0%  96.0%       96  app.lua:1
+   1.0%   1.0%        1  app.lua:22
+   1.0%   1.0%        1  app.lua:6
+   0.0%  99.0%       99  app.lua:30
+   0.0%  73.0%       73  app.lua:5
+   0.0%  24.0%       24  app.lua:9
+";
+    assert_eq!(lines(&ran.out), lines(expected), "{}", ran.out);
+}
+
+#[test]
+fn report_has_each_table_on_its_own() {
+    let folder = folder();
+    write(folder.path(), "a.bin", &heavy_and_light(24, 72));
+    let table = |by| run(folder.path(), &["report", "a.bin", "--by", by]).out;
+    assert!(table("function").contains("72.0%       72  light (app.lua:8)"));
+    assert!(table("function").contains("26.0%       26  heavy (app.lua:3)"));
+    assert!(table("line").contains("99.0%       99  app.lua:30"));
+    assert_eq!(
+        lines(&table("trace")),
+        [
+            "  self  total  samples  trace",
+            "  1.0%   1.0%        1  trace 2 (app.lua:4)"
+        ]
+    );
+    assert!(table("state").starts_with("  share  samples  state\n  97.0%       97  LFUNC\n"));
+}
+
+#[test]
+fn report_says_what_it_leaves_out() {
+    let folder = folder();
+    write(folder.path(), "a.bin", &heavy_and_light(72, 24));
+    let ran = run(
+        folder.path(),
+        &["report", "a.bin", "--by", "function", "--limit", "2"],
+    );
+    assert_eq!(ran.out.lines().count(), 4);
+    assert!(ran.out.ends_with("… and 5 more; --limit shows them\n"));
+}
+
+#[test]
+fn collapse_prints_outermost_first() {
+    let folder = folder();
+    write(folder.path(), "a.bin", &heavy_and_light(72, 24));
+    let ran = run(folder.path(), &["collapse", "a.bin"]);
+    assert_eq!(ran.code, Some(0));
+    let expected = "\
+main chunk (app.lua);heavy (app.lua:3) 1
+main chunk (app.lua);heavy (app.lua:3);app.lua:1 72
+main chunk (app.lua);light (app.lua:8);app.lua:1 24
+main chunk (app.lua);fib (app.lua:20);fib (app.lua:20) 1
+main chunk (app.lua);heavy (app.lua:3);string.rep 1
+[no stack: unreadable] 1
+";
+    assert_eq!(lines(&ran.out), lines(expected), "{}", ran.out);
+}
+
+#[test]
+fn info_tells_what_the_file_knows() {
+    let folder = folder();
+    write(folder.path(), "a.bin", &heavy_and_light(72, 24));
+    let ran = run(folder.path(), &["info", "a.bin"]);
+    assert_eq!(ran.code, Some(0));
+    let expected = "\
+file                   whole
+format                 version 3
+host                   /usr/bin/luajit
+LuaJIT                 LuaJIT 2.1
+recorder               0.1.0
+mode                   C
+clock                  perf
+interval               1 ms
+duration               100.5 ms
+samples                100
+overruns               94
+stacks                 9
+LFUNC                  97 (97.0%)
+FFUNC                  1 (1.0%)
+GC                     1 (1.0%)
+TRACE                  1 (1.0%)
+no stack: unreadable   1 (1.0%)
+";
+    assert_eq!(lines(&ran.out), lines(expected), "{}", ran.out);
+}
+
+#[test]
+fn diff_orders_by_change() {
+    let folder = folder();
+    write(folder.path(), "a.bin", &heavy_and_light(72, 24));
+    write(folder.path(), "b.bin", &heavy_and_light(10, 86));
+    let ran = run(folder.path(), &["diff", "a.bin", "b.bin", "--limit", "3"]);
+    assert_eq!(ran.code, Some(0));
+    let expected = "\
+before: 100 samples, after: 100 samples
+  change  self before  after  total before  after  function
+    +0.0         1.0%   1.0%         74.0%  12.0%  heavy (app.lua:3)
+    +0.0         0.0%   0.0%         24.0%  86.0%  light (app.lua:8)
+    +0.0         1.0%   1.0%          1.0%   1.0%  [no stack: unreadable]
+  … and 4 more; --limit shows them
+";
+    assert_eq!(lines(&ran.out), lines(expected), "{}", ran.out);
+}
+
+#[test]
+fn flamegraph_draws_functions_in_their_colours() {
+    let folder = folder();
+    write(folder.path(), "a.bin", &heavy_and_light(72, 24));
+    let ran = run(folder.path(), &["flamegraph", "a.bin", "-o", "a.svg"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    let svg = std::fs::read_to_string(folder.path().join("a.svg")).unwrap();
+    for part in [
+        "heavy (app.lua:3) (74 samples, 74.00%)",
+        "a.bin",
+        "one every 1 ms of the perf clock",
+    ] {
+        assert!(svg.contains(part), "{part}");
+    }
+    let again = run(folder.path(), &["flamegraph", "a.bin", "-o", "b.svg"]);
+    assert_eq!(again.code, Some(0));
+    let other = std::fs::read_to_string(folder.path().join("b.svg")).unwrap();
+    assert_eq!(svg, other);
+}
+
+#[test]
+fn profiles_of_tarantool_are_shown() {
+    let folder = folder();
+    let file = fixture("mixed-C.bin");
+    let file = file.to_str().unwrap();
+    let ran = run(folder.path(), &["collapse", file]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    let samples: u64 = ran
+        .out
+        .lines()
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(samples, 10);
+    assert!(ran.out.contains(";main chunk (mixed.lua);mixed.lua:6;"));
+    let ran = run(folder.path(), &["info", file]);
+    assert!(ran.out.contains("version 2") && ran.out.contains("CFUNC"));
+    let trace = fixture("trace-C.bin");
+    let ran = run(
+        folder.path(),
+        &["report", trace.to_str().unwrap(), "--by", "trace"],
+    );
+    assert!(ran.out.contains("trace 1 (trace.lua:5)"), "{}", ran.out);
+}
