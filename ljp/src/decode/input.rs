@@ -63,6 +63,7 @@ impl<R: Read> Input<R> {
     }
 
     /// The next byte, `None` at the end of the source.
+    #[inline]
     pub(super) fn next(&mut self) -> Result<Option<u8>, Error> {
         if self.pos == self.end && !self.refill()? {
             return Ok(None);
@@ -80,6 +81,16 @@ impl<R: Read> Input<R> {
     }
 
     pub(super) fn uleb(&mut self) -> Result<u64, Error> {
+        // Most of a stream is such numbers, and nearly all lie whole within the
+        // buffer, where the end of the source need not be thought of.
+        let mut number = 0;
+        for (at, byte) in self.buf[self.pos..self.end].iter().take(9).enumerate() {
+            number |= u64::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                self.pos += at + 1;
+                return Ok(number);
+            }
+        }
         let start = self.offset();
         uleb(|| self.u8(), start)
     }
