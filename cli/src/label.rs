@@ -3,8 +3,8 @@
 //! Knows definitions of a profile one at a time. Knows nothing of stacks, and
 //! of native code only the name that a symbol has already got.
 
-use ljp::decode::{Func, Module, Proto};
-use ljp::{FuncKind, NameKind, TraceDef};
+use ljp::decode::{Module, Proto};
+use ljp::{NameKind, TraceDef};
 
 /// The longest text of a chunk without a file name that is shown, as in Lua's
 /// own messages (`LUA_IDSIZE` without the brackets, and with the dots).
@@ -61,15 +61,6 @@ pub fn proto(proto: &Proto) -> String {
 /// A place in a Lua function: `file:line`.
 pub fn line(proto: &Proto, line: u32) -> String {
     format!("{}:{line}", chunk(&proto.chunk))
-}
-
-/// A C function or built-in by the name that Lua has for it, `None` if it has
-/// none.
-pub fn func(func: &Func) -> Option<String> {
-    if !func.name.is_empty() {
-        return Some(text(&func.name));
-    }
-    (func.kind == FuncKind::Builtin).then(|| "[built-in]".to_owned())
 }
 
 /// A trace: `trace 7 (file:line)`, with the line where it starts.

@@ -102,7 +102,7 @@ fn samples_in_traces_lead_to_where_the_trace_starts() {
 #[test]
 fn a_cut_stream_gives_what_was_before() {
     let whole = bytes("fib-C");
-    for len in (7..whole.len()).step_by(97) {
+    for len in (7..whole.len()).step_by(997) {
         let Reading { profile, fault } = Profile::read(&whole[..len]).unwrap();
         assert!(
             matches!(fault, Some(Error::Truncated { good }) if good <= len as u64),
@@ -119,7 +119,7 @@ fn a_wrong_byte_is_never_a_panic() {
     // The table is long and all alike, so its start stands for it.
     for part in [&whole[..300], &whole[events..]] {
         for at in 0..part.len() {
-            for byte in [0, 1, 3, 10, 0x7f, 0x80, 0x89, 0xff] {
+            for byte in [0, 10, 0x80, 0xff] {
                 let mut bytes = part.to_vec();
                 bytes[at] = byte;
                 let _ = Profile::read(&bytes[..]);

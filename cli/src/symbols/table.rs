@@ -4,14 +4,17 @@
 //! debug information.
 
 use addr2line::demangle_auto;
-use object::{Object, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
 /// A function's symbol.
 #[derive(Debug)]
 pub(super) struct Symbol {
     pub(super) start: u64,
-    /// The address after its last byte.
+    /// The address after its last byte; `start` for a label without a size until
+    /// the table is finished.
     end: u64,
+    /// The end of its section, where a label without a size ends at the latest.
+    limit: u64,
     /// Its name as the file has it.
     name: String,
 }
@@ -33,15 +36,14 @@ impl Table {
     /// Adds the symbols of a file, of both its tables.
     pub(super) fn add<'data>(&mut self, file: &impl Object<'data>) {
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
+            let section = symbol
+                .section_index()
+                .and_then(|index| file.section_by_index(index).ok());
+            let Some(section) = section else { continue };
             // Hand-written assembler has no types, only labels in the code.
             let code = match symbol.kind() {
                 SymbolKind::Text => true,
-                SymbolKind::Unknown => symbol
-                    .section_index()
-                    .and_then(|index| file.section_by_index(index).ok())
-                    .is_some_and(|section| {
-                        object::ObjectSection::kind(&section) == object::SectionKind::Text
-                    }),
+                SymbolKind::Unknown => section.kind() == SectionKind::Text,
                 _ => false,
             };
             if !code || !symbol.is_definition() {
@@ -54,6 +56,7 @@ impl Table {
             self.symbols.push(Symbol {
                 start: symbol.address(),
                 end: symbol.address().saturating_add(symbol.size()),
+                limit: section.address().saturating_add(section.size()),
                 name: name.to_owned(),
             });
         }
@@ -68,13 +71,13 @@ impl Table {
             key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
         });
         self.symbols.dedup_by_key(|symbol| symbol.start);
-        // A label without a size reaches to the next symbol.
-        for at in 0..self.symbols.len().saturating_sub(1) {
-            let next = self.symbols[at + 1].start;
-            let symbol = &mut self.symbols[at];
+        // A label without a size reaches to the next symbol of its section.
+        let mut next = u64::MAX;
+        for symbol in self.symbols.iter_mut().rev() {
             if symbol.end == symbol.start {
-                symbol.end = next;
+                symbol.end = symbol.limit.min(next);
             }
+            next = symbol.start;
         }
     }
 
@@ -99,6 +102,7 @@ mod tests {
         Symbol {
             start,
             end: start + size,
+            limit: 0x348,
             name: name.to_owned(),
         }
     }
@@ -111,6 +115,7 @@ mod tests {
                 symbol(0x100, 0x10, "__alias_of_f"),
                 symbol(0x100, 0x10, "f"),
                 symbol(0x340, 4, "g"),
+                symbol(0x344, 0, "last"),
             ],
         };
         table.finish();
@@ -121,7 +126,8 @@ mod tests {
         assert_eq!(name(0x110), None);
         assert_eq!(name(0x33f), Some("label"));
         assert_eq!(name(0x343), Some("g"));
-        assert_eq!(name(0x344), None);
+        assert_eq!(name(0x347), Some("last"));
+        assert_eq!(name(0x348), None);
         assert!(table.defines("g") && !table.defines("h"));
     }
 

@@ -4,6 +4,7 @@
 //! Knows what is shown and what is hidden, and to whom hidden frames count.
 //! Adds nothing up: that is [`crate::tally`].
 
+mod hidden;
 mod namer;
 #[cfg(test)]
 mod tests;
@@ -64,14 +65,19 @@ pub struct View {
     pub own: Vec<u64>,
 }
 
+/// A place in the numbering of a module's file.
+type Place = (Option<u32>, u64);
+
 /// How far a stack of the profile has come.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reached {
     /// The innermost visible node.
     node: Option<u32>,
-    /// That node is a C function of which the native frame has not come yet:
-    /// module and address.
-    awaits: Option<(Option<u32>, u64)>,
+    /// That node is a C function which begins here, and of which the native
+    /// frame has not come yet.
+    awaits: Option<Place>,
+    /// The innermost frame is hidden native code of LuaJIT in this module.
+    inside: Option<u32>,
 }
 
 /// A frame of the profile, named.
@@ -80,10 +86,24 @@ struct Named {
     /// Functions with their places, outermost first; empty if hidden.
     parts: Vec<(u32, Option<u32>)>,
     trace: Option<u32>,
-    /// Of a native frame, where its symbol begins.
-    start: Option<(Option<u32>, u64)>,
-    /// Of a C function, where it begins.
-    awaits: Option<(Option<u32>, u64)>,
+    side: Side,
+}
+
+/// What a frame means to the frames around it.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    /// It is on the Lua stack; of a C function, where that begins.
+    Lua(Option<Place>),
+    /// It is native code.
+    Native {
+        module: Option<u32>,
+        /// Where its symbol begins.
+        start: Option<Place>,
+        /// It is hidden because it belongs to LuaJIT.
+        internal: bool,
+    },
+    /// It is on neither stack.
+    Mark,
 }
 
 impl View {
@@ -122,26 +142,42 @@ impl View {
 
     fn step(&mut self, below: Reached, frame: &Named) -> Reached {
         let mut parts = frame.parts.as_slice();
-        // The native side of a C function that is on the stack already.
-        let joins = frame.start.is_some() && frame.start == below.awaits;
-        if joins && !parts.is_empty() {
-            parts = &parts[1..];
+        let mut here = below;
+        match frame.side {
+            Side::Lua(start) => {
+                here.awaits = start;
+                here.inside = None;
+            }
+            Side::Native {
+                module,
+                start,
+                internal,
+            } => {
+                // What LuaJIT calls within its own module is LuaJIT as well,
+                // whatever it is named.
+                let inside = internal || module.is_some() && module == below.inside;
+                here.inside = module.filter(|_| inside);
+                if inside {
+                    parts = &[];
+                } else if start.is_some() && start == below.awaits {
+                    // The native side of the C function that is shown already.
+                    parts = parts.get(1..).unwrap_or_default();
+                    here.awaits = None;
+                } else if !parts.is_empty() {
+                    here.awaits = None;
+                }
+            }
+            Side::Mark => {}
         }
-        let mut node = below.node;
         for (function, line) in parts {
-            node = Some(self.intern(Node {
-                parent: node,
+            here.node = Some(self.intern(Node {
+                parent: here.node,
                 function: *function,
                 line: *line,
                 trace: frame.trace,
             }));
         }
-        let awaits = if frame.parts.is_empty() {
-            below.awaits
-        } else {
-            frame.awaits
-        };
-        Reached { node, awaits }
+        here
     }
 
     fn intern(&mut self, node: Node) -> u32 {

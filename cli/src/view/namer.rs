@@ -8,7 +8,7 @@ use ljp::decode::{Func, Module};
 use ljp::profile::Profile;
 use ljp::{Frame, FrameDef, FuncKind, Mark};
 
-use super::{Kind, Named, View};
+use super::{Kind, Named, Side, View, hidden};
 use crate::label;
 use crate::symbols::{self, Code, Symbols};
 
@@ -32,49 +32,45 @@ impl<'a, S: Symbols> Namer<'a, S> {
     }
 
     pub(super) fn frame(&mut self, view: &mut View, def: &FrameDef) -> Named {
-        let mut named = Named {
-            parts: Vec::new(),
-            trace: def.compiled.map(|trace| self.trace(view, trace)),
-            start: None,
-            awaits: None,
-        };
+        let trace = def.compiled.map(|trace| self.trace(view, trace));
         match def.frame {
             Frame::Lua { proto, line } => {
                 let proto = &self.profile.protos[proto as usize];
                 let function = view.function(label::proto(proto), Kind::Lua);
                 let line = (line > 0).then(|| view.line(label::line(proto, line)));
-                named.parts.push((function, line));
-            }
-            Frame::Func { func } => {
-                let func = &self.profile.funcs[func as usize];
-                let name = self.func(func);
-                let kind = match func.kind {
-                    FuncKind::Builtin => Kind::Builtin,
-                    FuncKind::C => Kind::Native,
-                };
-                named.awaits = (func.address != 0).then_some((func.module, func.address));
-                named.parts.push((view.function(name, kind), None));
-            }
-            Frame::Native { module, address } => {
-                let code = self.native(module, address);
-                named.start = code.start.map(|start| (module, start));
-                if self.internals || !self.is_internal(module, &code) {
-                    named.parts = self.native_parts(view, module, address, code);
+                Named {
+                    parts: vec![(function, line)],
+                    trace,
+                    side: Side::Lua(None),
                 }
             }
+            Frame::Func { func } => Named {
+                trace,
+                ..self.func(view, &self.profile.funcs[func as usize])
+            },
+            Frame::Native { module, address } => Named {
+                trace,
+                ..self.native(view, module, address)
+            },
             Frame::Trace { trace } => {
                 let trace = self.trace(view, trace);
                 let name = view.traces[trace as usize].clone();
-                named.trace = Some(trace);
-                named.parts.push((view.function(name, Kind::Trace), None));
+                Named {
+                    parts: vec![(view.function(name, Kind::Trace), None)],
+                    trace: Some(trace),
+                    side: Side::Lua(None),
+                }
             }
-            Frame::Mark(Mark::Vm) if !self.internals => {}
             Frame::Mark(mark) => {
-                let note = view.function(mark.name().to_owned(), Kind::Note);
-                named.parts.push((note, None));
+                let shown = self.internals || mark != Mark::Vm;
+                let note = shown.then(|| view.function(mark.name().to_owned(), Kind::Note));
+                Named {
+                    parts: note.map(|note| (note, None)).into_iter().collect(),
+                    trace,
+                    side: Side::Mark,
+                }
             }
         }
-        named
     }
 
     fn trace(&self, view: &mut View, trace: u32) -> u32 {
@@ -83,31 +79,63 @@ impl<'a, S: Symbols> Namer<'a, S> {
         view.traces.insert_full(label::trace(trace, proto)).0 as u32
     }
 
-    fn func(&mut self, func: &Func) -> String {
-        if let Some(name) = label::func(func) {
-            return name;
+    fn func(&mut self, view: &mut View, func: &Func) -> Named {
+        let start = (func.address != 0).then_some((func.module, func.address));
+        let module = self.module(func.module).map(label::file_name);
+        // LuaJIT's own program calls itself through Lua, too.
+        let own = func.kind == FuncKind::C
+            && func.name.is_empty()
+            && module.is_some_and(|name| hidden::is_luajit_file(&name));
+        let mut parts = Vec::new();
+        if self.internals || !own {
+            let kind = match func.kind {
+                FuncKind::Builtin => Kind::Builtin,
+                FuncKind::C => Kind::Native,
+            };
+            parts.push((view.function(self.func_name(func), kind), None));
         }
-        let code = self.native(func.module, func.address);
-        match code.functions.into_iter().next() {
-            Some(function) => function.name,
-            None => label::address(self.module(func.module), func.address),
+        Named {
+            parts,
+            trace: None,
+            side: Side::Lua(start),
         }
     }
 
-    fn native(&mut self, module: Option<u32>, address: u64) -> Code {
-        if let Some(id) = module {
-            return self.symbols.at(&self.profile.modules[id as usize], address);
+    /// The name that Lua has for it, or else its symbol's, or else its address.
+    fn func_name(&mut self, func: &Func) -> String {
+        if !func.name.is_empty() {
+            return label::text(&func.name);
         }
-        // Without a module the stream itself may have the name.
-        match self.profile.symbols.get(&address) {
-            Some(name) => Code {
-                start: Some(address),
-                functions: vec![symbols::Function {
-                    name: label::text(name),
-                    place: None,
-                }],
+        let code = self.code(func.module, func.address);
+        let symbol = code.functions.into_iter().next().map(|first| first.name);
+        match (func.kind, symbol) {
+            (FuncKind::C, Some(symbol)) => symbol,
+            (FuncKind::C, None) => label::address(self.module(func.module), func.address),
+            (FuncKind::Builtin, symbol) => symbol
+                .and_then(|symbol| hidden::builtin(&symbol))
+                .unwrap_or_else(|| "[built-in]".to_owned()),
+        }
+    }
+
+    fn native(&mut self, view: &mut View, module: Option<u32>, address: u64) -> Named {
+        let code = self.code(module, address);
+        let start = code.start.map(|start| (module, start));
+        let name = code.functions.first().map(|first| first.name.as_str());
+        let internal = !self.internals && self.is_internal(module, name);
+        let shown = self.internals || !internal && !name.is_some_and(hidden::starts_program);
+        let parts = if shown {
+            self.native_parts(view, module, address, code)
+        } else {
+            Vec::new()
+        };
+        Named {
+            parts,
+            trace: None,
+            side: Side::Native {
+                module,
+                start,
+                internal,
             },
-            None => Code::default(),
         }
     }
 
@@ -125,42 +153,50 @@ impl<'a, S: Symbols> Namer<'a, S> {
         code.functions
             .into_iter()
             .map(|function| {
-                let line = function.place.map(|place| view.line(place));
+                // Among lines of Lua those of C would only be in the way.
+                let place = function.place.filter(|_| self.internals);
+                let line = place.map(|place| view.line(place));
                 (view.function(function.name, Kind::Native), line)
             })
             .collect()
     }
 
-    /// Whether native code belongs to LuaJIT itself.
-    fn is_internal(&mut self, module: Option<u32>, code: &Code) -> bool {
-        let named = code.functions.first();
-        let ours = named.is_some_and(|function| is_luajit_name(&function.name));
+    /// What lies at an address.
+    fn code(&mut self, module: Option<u32>, address: u64) -> Code {
+        if let Some(id) = module {
+            return self.symbols.at(&self.profile.modules[id as usize], address);
+        }
+        // Without a module the stream itself may have the name.
+        match self.profile.symbols.get(&address) {
+            Some(name) => Code {
+                start: Some(address),
+                functions: vec![symbols::Function {
+                    name: label::text(name),
+                    place: None,
+                }],
+            },
+            None => Code::default(),
+        }
+    }
+
+    /// Whether the native function belongs to LuaJIT itself.
+    fn is_internal(&mut self, module: Option<u32>, name: Option<&str>) -> bool {
+        let ours = name.is_some_and(hidden::is_luajit_name);
         let Some(id) = module else {
             return ours;
         };
         let module = &self.profile.modules[id as usize];
-        // The library is LuaJIT and nothing else, also where its symbols were
-        // stripped; another program may merely contain it.
-        let library = named.is_none() && label::file_name(module).contains("luajit");
-        if !ours && !library {
-            return false;
+        if hidden::is_luajit_file(&label::file_name(module)) {
+            return true;
         }
         let symbols = &mut *self.symbols;
-        library
-            || *self
-                .luajit
-                .entry(id)
-                .or_insert_with(|| symbols.is_luajit(module))
+        ours && *self
+            .luajit
+            .entry(id)
+            .or_insert_with(|| symbols.is_luajit(module))
     }
 
     fn module(&self, id: Option<u32>) -> Option<&Module> {
         id.map(|id| &self.profile.modules[id as usize])
     }
-}
-
-/// Whether LuaJIT names its own functions like this.
-fn is_luajit_name(name: &str) -> bool {
-    ["lj_", "lua_", "luaL_", "luaJIT_"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
 }

@@ -9,8 +9,9 @@ use ljp::{Frame, FrameDef, FuncKind, Mark, NameKind, Reason, TraceDef, VmState};
 use super::View;
 use crate::symbols::{Code, Function, Symbols};
 
-/// Every function is 0x100 long: in `luajit` they are internals but for the one
-/// at 0x300, in `lib.so` there is `work` at 0x100 with `inner` inlined at 0x180,
+/// Every function is 0x100 long. In `host`, which contains LuaJIT, there are
+/// functions of LuaJIT at 0x100, 0x200 and 0x400, of which the last does not say
+/// so, and the host's own at 0x300. In `lib.so` there is `work` at 0x100 with `inner` inlined at 0x180,
 /// and `lua_like` at 0x200. All else has no name.
 struct Fake;
 
@@ -22,9 +23,10 @@ impl Symbols for Fake {
             place: place.map(str::to_owned),
         };
         let functions = match (&module.path[..], start) {
-            (b"/bin/luajit", 0x100) => vec![function("lj_vm_call", None)],
-            (b"/bin/luajit", 0x200) => vec![function("lua_pcall", None)],
-            (b"/bin/luajit", 0x300) => vec![function("main", None)],
+            (b"/bin/host", 0x100) => vec![function("lj_vm_call", None)],
+            (b"/bin/host", 0x200) => vec![function("lua_pcall", None)],
+            (b"/bin/host", 0x300) => vec![function("main", None)],
+            (b"/bin/host", 0x400) => vec![function("auxsort", None)],
             (b"/lib.so", 0x100) if address >= 0x180 => {
                 vec![
                     function("work", Some("work.c:9")),
@@ -42,7 +44,7 @@ impl Symbols for Fake {
     }
 
     fn is_luajit(&mut self, module: &Module) -> bool {
-        module.path == b"/bin/luajit"
+        module.path == b"/bin/host"
     }
 
     fn complaints(&self) -> Vec<String> {
@@ -50,8 +52,9 @@ impl Symbols for Fake {
     }
 }
 
-const LUAJIT: u32 = 0;
+const HOST: u32 = 0;
 const LIB: u32 = 1;
+const LUAJIT: u32 = 2;
 
 fn native(module: u32, address: u64) -> Frame {
     Frame::Native {
@@ -76,11 +79,13 @@ fn shown(stack: &[Frame], internals: bool) -> Vec<String> {
     let mut buf = [0; 4096];
     let mut out = Cursor::new(&mut buf);
     out.prologue();
-    out.module(b"/bin/luajit", b"", 0, 0, 0);
+    out.module(b"/bin/host", b"", 0, 0, 0);
     out.module(b"/lib.so", b"", 0, 0, 0);
+    out.module(b"/usr/lib/libluajit-5.1.so.2", b"", 0, 0, 0);
     out.proto(b"@a.lua", 3, 9, b"f", NameKind::Local);
     out.func(FuncKind::C, b"", Some(LIB), 0x100);
     out.func(FuncKind::Builtin, b"sort", None, 0);
+    out.func(FuncKind::C, b"", Some(LUAJIT), 0x500);
     out.trace(&TraceDef {
         number: 5,
         proto: Some(0),
@@ -114,12 +119,12 @@ fn lines(stream: &[u8], internals: bool) -> Vec<String> {
 #[test]
 fn the_insides_of_luajit_are_hidden() {
     let stack = [
-        native(LUAJIT, 0x310),
-        native(LUAJIT, 0x210),
-        native(LUAJIT, 0x110),
+        native(HOST, 0x310),
+        native(HOST, 0x210),
+        native(HOST, 0x110),
         lua(5),
         SORT,
-        native(LUAJIT, 0x120),
+        native(HOST, 0x120),
     ];
     assert_eq!(shown(&stack, false), ["main;f (a.lua:3);sort 3"]);
     assert_eq!(
@@ -135,15 +140,37 @@ fn names_alone_do_not_make_an_inside_of_luajit() {
 }
 
 #[test]
-fn code_without_a_name_is_hidden_in_luajit_only() {
+fn what_luajit_calls_in_its_module_is_luajit() {
+    let stack = [native(HOST, 0x440), lua(5), SORT];
+    assert_eq!(shown(&stack, false), ["auxsort;f (a.lua:3);sort 3"]);
+    let inner = [
+        native(HOST, 0x120),
+        native(HOST, 0x440),
+        native(HOST, 0x440),
+    ];
+    let stack = [&[lua(5), SORT][..], &inner].concat();
+    assert_eq!(shown(&stack, false), ["f (a.lua:3);sort 3"]);
+    // Through Lua it may come back to the host.
+    let stack = [&inner[..], &[lua(5), native(HOST, 0x310)]].concat();
+    assert_eq!(shown(&stack, false), ["f (a.lua:3);main 3"]);
+    // Another library is not LuaJIT.
+    let stack = [&[lua(5)][..], &inner, &[native(LIB, 0x110)]].concat();
+    assert_eq!(shown(&stack, false), ["f (a.lua:3);work 3"]);
+}
+
+#[test]
+fn a_file_that_is_luajit_is_hidden_without_any_symbol() {
     let stack = [native(LUAJIT, 0x900), lua(5), native(LIB, 0x900)];
     assert_eq!(shown(&stack, false), ["f (a.lua:3);lib.so+0x900 3"]);
+    let own = Frame::Func { func: 2 };
+    let stack = [own, native(LUAJIT, 0x510), lua(5)];
+    assert_eq!(shown(&stack, false), ["f (a.lua:3) 3"]);
 }
 
 #[test]
 fn a_c_function_is_shown_once() {
     // Its native frame follows it, with an inside of LuaJIT between.
-    let stack = [lua(5), WORK, native(LUAJIT, 0x110), native(LIB, 0x140)];
+    let stack = [lua(5), WORK, native(HOST, 0x110), native(LIB, 0x140)];
     assert_eq!(shown(&stack, false), ["f (a.lua:3);work 3"]);
     // What is inlined into it or called by it stays, itself included.
     let stack = [WORK, native(LIB, 0x190)];
