@@ -49,7 +49,7 @@ demo: build luajit ## profiles luacheck at work, leaves flamegraph.svg
 
 test: build luajit rust-test specs ## runs every test
 
-rust-test: luajit
+rust-test: build luajit
 	cargo $(CARGO_TEST) --workspace
 
 specs: build luajit ## runs the Lua specs in HOST

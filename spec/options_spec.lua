@@ -87,7 +87,7 @@ describe("the options", function()
 
     it("is refused next to good ones", function()
       refused({ mode = "C", path = folder .. "/never", interva = 1 }, "did you mean 'interval'")
-      assert.same({ 0, "" }, { shell.run(folder, "ls -A") })
+      assert.same({}, shell.names(folder))
     end)
   end)
 
@@ -174,7 +174,7 @@ describe("the options", function()
 
     it("can't hold a zero byte", function()
       refused({ mode = "C", path = folder .. "/a\0b" }, "'path'")
-      assert.same({ 0, "" }, { shell.run(folder, "ls -A") })
+      assert.same({}, shell.names(folder))
     end)
 
     it("can hold any other byte", function()

@@ -31,6 +31,15 @@ function shell.folder()
   return (assert(path, "mktemp -d made no folder"))
 end
 
+-- The names in a folder, in order.
+function shell.names(folder)
+  local pipe = assert(io.popen("ls -A " .. shell.quote(folder)))
+  local names = {}
+  for name in pipe:lines() do names[#names + 1] = name end
+  pipe:close()
+  return names
+end
+
 function shell.remove(folder)
   os.execute("rm -rf " .. shell.quote(folder))
 end
