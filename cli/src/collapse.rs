@@ -17,17 +17,8 @@ use crate::view::View;
 pub fn run(args: &Collapse, out: &mut impl Write) -> Result<Outcome, Failure> {
     let loaded = load::load(&args.file)?;
     let view = loaded.view(args.native);
-    // One string for all lines: deep stacks are long.
-    let mut line = String::new();
     for stack in stacks(&view) {
-        line.clear();
-        for (at, function) in stack.functions.iter().enumerate() {
-            if at > 0 {
-                line.push(';');
-            }
-            line.push_str(&name(&view.functions[*function as usize].name));
-        }
-        writeln!(out, "{line} {}", stack.samples)?;
+        writeln!(out, "{}", line(&view, &stack))?;
     }
     Ok(loaded.outcome())
 }
@@ -71,6 +62,18 @@ pub fn stacks(view: &View) -> impl Iterator<Item = Stack> + use<> {
         functions: path(place),
         samples: own,
     })
+}
+
+/// A stack as a line: its functions with `;` between, and its samples.
+pub fn line(view: &View, stack: &Stack) -> String {
+    let mut line = String::new();
+    for (at, function) in stack.functions.iter().enumerate() {
+        if at > 0 {
+            line.push(';');
+        }
+        line.push_str(&name(&view.functions[*function as usize].name));
+    }
+    line + " " + &stack.samples.to_string()
 }
 
 /// A function's name without what separates frames and stacks.

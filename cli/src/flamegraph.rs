@@ -13,7 +13,6 @@ use inferno::flamegraph::{self, Options};
 use crate::args::Flamegraph;
 use crate::collapse;
 use crate::failure::{Failure, Outcome};
-use crate::number::{counted, duration};
 use crate::view::{Kind, View};
 use crate::{info, label, load};
 
@@ -64,17 +63,11 @@ pub fn run(args: &Flamegraph) -> Result<Outcome, Failure> {
     }
     let view = loaded.view(args.native);
 
-    let mut parts = vec![counted(profile.samples(), "sample")];
-    match profile.duration_us() {
-        0 => {}
-        us => parts.push(format!("in {}", duration(us))),
-    }
-    parts.extend(info::ticks(profile));
     let mut options = Options::default();
     options.title = args.title.clone().unwrap_or_else(|| title(&args.file));
     options.subtitle = Some(format!(
         "{} \u{2014} orange: Lua, green: compiled, yellow: built-in, blue: native",
-        parts.join(", ")
+        info::headline(profile)
     ));
     options.count_name = "samples".to_owned();
     options.bgcolors = Some(BackgroundColor::Flat(Color {
@@ -86,14 +79,7 @@ pub fn run(args: &Flamegraph) -> Result<Outcome, Failure> {
     options.palette_map = Some(&mut palette);
 
     let lines: Vec<String> = collapse::stacks(&view)
-        .map(|stack| {
-            let names: Vec<String> = stack
-                .functions
-                .iter()
-                .map(|function| collapse::name(&view.functions[*function as usize].name))
-                .collect();
-            format!("{} {}", names.join(";"), stack.samples)
-        })
+        .map(|stack| collapse::line(&view, &stack))
         .collect();
     let failed = |error: std::io::Error| Failure::of_file(&args.output, error);
     let mut file = BufWriter::new(File::create(&args.output).map_err(failed)?);

@@ -8,8 +8,8 @@ use ljp::profile::Profile;
 
 use crate::args::Info;
 use crate::failure::{Failure, Outcome};
-use crate::number::{duration, grouped, percent};
-use crate::{label, load, view};
+use crate::number::{counted, duration, grouped, percent};
+use crate::{label, load};
 
 /// Prints all that is known about the recording.
 ///
@@ -57,14 +57,26 @@ pub fn run(args: &Info, out: &mut impl Write) -> Result<Outcome, Failure> {
         }
     }
     for (reason, samples) in &profile.by_reason {
-        let what = format!("no stack: {}", view::reason_name(*reason));
+        let what = format!("no stack: {}", label::reason(*reason));
         share(out, &what, *samples, profile)?;
     }
     Ok(loaded.outcome())
 }
 
-/// How the ticks came: "every 1 ms of the perf clock", as far as it is known.
-pub fn ticks(profile: &Profile) -> Option<String> {
+/// The recording in a line: samples, duration, and how the samples came, as far
+/// as it is known.
+pub fn headline(profile: &Profile) -> String {
+    let mut parts = vec![counted(profile.samples(), "sample")];
+    match profile.duration_us() {
+        0 => {}
+        us => parts.push(format!("in {}", duration(us))),
+    }
+    parts.extend(ticks(profile));
+    parts.join(", ")
+}
+
+/// How the samples came: "one every 1 ms of the perf clock".
+fn ticks(profile: &Profile) -> Option<String> {
     let clock = profile
         .meta
         .get("clock")
@@ -109,5 +121,5 @@ fn share(out: &mut impl Write, what: &str, samples: u64, profile: &Profile) -> i
 }
 
 fn row(out: &mut impl Write, what: &str, value: &str) -> io::Result<()> {
-    writeln!(out, "{what:<22} {value}")
+    writeln!(out, "{what:<24} {value}")
 }

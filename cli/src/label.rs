@@ -4,7 +4,7 @@
 //! of native code only the name that a symbol has already got.
 
 use ljp::decode::{Module, Proto};
-use ljp::{NameKind, TraceDef};
+use ljp::{NameKind, Reason, TraceDef};
 
 /// The longest text of a chunk without a file name that is shown, as in Lua's
 /// own messages (`LUA_IDSIZE` without the brackets, and with the dots).
@@ -79,6 +79,14 @@ pub fn address(module: Option<&Module>, address: u64) -> String {
     match module {
         Some(module) => format!("{}+{address:#x}", file_name(module)),
         None => format!("{address:#x}"),
+    }
+}
+
+/// Why a sample has no stack, by the number of the reason.
+pub fn reason(number: u8) -> String {
+    match Reason::from_number(number.into()) {
+        Some(reason) => reason.name().to_owned(),
+        None => format!("reason {number}"),
     }
 }
 

@@ -9,11 +9,11 @@ use ljp::profile::Profile;
 
 use crate::args::{By, Report};
 use crate::failure::{Failure, Outcome};
-use crate::number::{counted, duration, grouped, percent};
+use crate::number::{counted, grouped, percent};
 use crate::table::Table;
 use crate::tally::{self, Count};
 use crate::view::View;
-use crate::{info, load};
+use crate::{info, label, load};
 
 /// Prints what was asked for.
 ///
@@ -50,16 +50,9 @@ pub fn run(args: &Report, out: &mut impl Write) -> Result<Outcome, Failure> {
 }
 
 fn header(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    let samples = counted(profile.samples(), "sample");
-    let mut parts = vec![samples];
-    match profile.duration_us() {
-        0 => {}
-        us => parts.push(format!("in {}", duration(us))),
-    }
-    parts.extend(info::ticks(profile));
-    writeln!(out, "{}", parts.join(", "))?;
+    writeln!(out, "{}", info::headline(profile))?;
     if let Some(host) = profile.meta.get("host") {
-        writeln!(out, "{}", crate::label::text(host.as_bytes()))?;
+        writeln!(out, "{}", label::text(host.as_bytes()))?;
     }
     let without = profile
         .by_reason

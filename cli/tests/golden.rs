@@ -103,23 +103,23 @@ fn info_tells_what_the_file_knows() {
     let ran = run(folder.path(), &["info", "a.bin"]);
     assert_eq!(ran.code, Some(0));
     let expected = "\
-file                   whole
-format                 version 3
-host                   /usr/bin/luajit
-LuaJIT                 LuaJIT 2.1
-recorder               0.1.0
-mode                   C
-clock                  perf
-interval               1 ms
-duration               100.5 ms
-samples                100
-overruns               94
-stacks                 9
-LFUNC                  97 (97.0%)
-FFUNC                  1 (1.0%)
-GC                     1 (1.0%)
-TRACE                  1 (1.0%)
-no stack: unreadable   1 (1.0%)
+file                     whole
+format                   version 3
+host                     /usr/bin/luajit
+LuaJIT                   LuaJIT 2.1
+recorder                 0.1.0
+mode                     C
+clock                    perf
+interval                 1 ms
+duration                 100.5 ms
+samples                  100
+overruns                 94
+stacks                   9
+LFUNC                    97 (97.0%)
+FFUNC                    1 (1.0%)
+GC                       1 (1.0%)
+TRACE                    1 (1.0%)
+no stack: unreadable     1 (1.0%)
 ";
     assert_eq!(lines(&ran.out), lines(expected), "{}", ran.out);
 }

@@ -10,9 +10,10 @@ mod namer;
 mod tests;
 
 use indexmap::IndexSet;
+use ljp::Mark;
 use ljp::profile::Profile;
-use ljp::{Mark, Reason};
 
+use crate::label;
 use crate::symbols::Symbols;
 use namer::Namer;
 
@@ -56,10 +57,13 @@ pub struct Node {
 /// The visible stacks as a tree.
 #[derive(Debug, Default)]
 pub struct View {
+    /// What the frames are in.
     pub functions: IndexSet<Function>,
+    /// Places, as `file:line`.
     pub lines: IndexSet<String>,
     /// Names of traces.
     pub traces: IndexSet<String>,
+    /// The frames, each after the one below it.
     pub nodes: IndexSet<Node>,
     /// Samples that fell on each node itself.
     pub own: Vec<u64>,
@@ -129,7 +133,7 @@ impl View {
             }
         }
         for (reason, weight) in &profile.by_reason {
-            let node = view.note(&format!("[no stack: {}]", reason_name(*reason)));
+            let node = view.note(&format!("[no stack: {}]", label::reason(*reason)));
             view.count(node, *weight);
         }
         view
@@ -210,14 +214,6 @@ impl View {
 
     fn line(&mut self, place: String) -> u32 {
         self.lines.insert_full(place).0 as u32
-    }
-}
-
-/// What a number of a reason means.
-pub fn reason_name(number: u8) -> String {
-    match Reason::from_number(number.into()) {
-        Some(reason) => reason.name().to_owned(),
-        None => format!("reason {number}"),
     }
 }
 
