@@ -80,8 +80,17 @@ struct Reached {
     /// That node is a C function which begins here, and of which the native
     /// frame has not come yet.
     awaits: Option<Place>,
-    /// The innermost frame is hidden native code of LuaJIT in this module.
-    inside: Option<u32>,
+    /// What follows in this module is LuaJIT's.
+    inside: Option<Inside>,
+}
+
+/// The module that LuaJIT was entered in.
+#[derive(Debug, Clone, Copy)]
+struct Inside {
+    module: u32,
+    /// Only code without a name is LuaJIT's there: what a Lua function calls may
+    /// also be a C function, through the FFI.
+    nameless: bool,
 }
 
 /// A frame of the profile, named.
@@ -96,13 +105,20 @@ struct Named {
 /// What a frame means to the frames around it.
 #[derive(Debug, Clone, Copy)]
 enum Side {
-    /// It is on the Lua stack; of a C function, where that begins.
-    Lua(Option<Place>),
+    /// It is on the Lua stack.
+    Lua {
+        /// Of a C function, where it begins.
+        start: Option<Place>,
+        /// Native code of which module it runs in, unless it is a C function.
+        inside: Option<Inside>,
+    },
     /// It is native code.
     Native {
         module: Option<u32>,
         /// Where its symbol begins.
         start: Option<Place>,
+        /// Its name is not known.
+        nameless: bool,
         /// It is hidden because it belongs to LuaJIT.
         internal: bool,
     },
@@ -148,27 +164,40 @@ impl View {
         let mut parts = frame.parts.as_slice();
         let mut here = below;
         match frame.side {
-            Side::Lua(start) => {
+            Side::Lua { start, inside } => {
                 here.awaits = start;
-                here.inside = None;
+                here.inside = inside;
             }
             Side::Native {
                 module,
                 start,
+                nameless,
                 internal,
             } => {
                 // What LuaJIT calls within its own module is LuaJIT as well,
                 // whatever it is named.
-                let inside = internal || module.is_some() && module == below.inside;
-                here.inside = module.filter(|_| inside);
-                if inside {
+                let inside = below.inside.is_some_and(|inside| {
+                    module == Some(inside.module) && (nameless || !inside.nameless)
+                });
+                if internal || inside {
                     parts = &[];
-                } else if start.is_some() && start == below.awaits {
-                    // The native side of the C function that is shown already.
-                    parts = parts.get(1..).unwrap_or_default();
-                    here.awaits = None;
-                } else if !parts.is_empty() {
-                    here.awaits = None;
+                    here.inside = module.map(|module| Inside {
+                        module,
+                        nameless: false,
+                    });
+                } else {
+                    here.inside = None;
+                    if start.is_some() && start == below.awaits {
+                        // The native side of the C function that is shown already.
+                        parts = parts.get(1..).unwrap_or_default();
+                        here.awaits = None;
+                    } else if !parts.is_empty() {
+                        here.awaits = None;
+                    }
+                    if nameless && below.node.is_some_and(|node| self.is_at(node, parts)) {
+                        // One function or several: without names that is the same.
+                        parts = &[];
+                    }
                 }
             }
             Side::Mark => {}
@@ -182,6 +211,11 @@ impl View {
             }));
         }
         here
+    }
+
+    /// Whether a node is in the only function of these.
+    fn is_at(&self, node: u32, parts: &[(u32, Option<u32>)]) -> bool {
+        matches!(parts, [(function, _)] if *function == self.nodes[node as usize].function)
     }
 
     fn intern(&mut self, node: Node) -> u32 {

@@ -8,7 +8,7 @@ use ljp::decode::{Func, Module};
 use ljp::profile::Profile;
 use ljp::{Frame, FrameDef, FuncKind, Mark};
 
-use super::{Kind, Named, Side, View, hidden};
+use super::{Inside, Kind, Named, Side, View, hidden};
 use crate::label;
 use crate::symbols::{self, Code, Symbols};
 
@@ -17,16 +17,23 @@ pub(super) struct Namer<'a, S> {
     profile: &'a Profile,
     symbols: &'a mut S,
     internals: bool,
+    /// The module that built-ins of LuaJIT are in, as far as the profile says.
+    home: Option<u32>,
     /// Whether a module contains LuaJIT.
     luajit: HashMap<u32, bool>,
 }
 
 impl<'a, S: Symbols> Namer<'a, S> {
     pub(super) fn new(profile: &'a Profile, symbols: &'a mut S, internals: bool) -> Self {
+        let mut builtins = profile
+            .funcs
+            .iter()
+            .filter(|func| func.kind == FuncKind::Builtin);
         Namer {
             profile,
             symbols,
             internals,
+            home: builtins.find_map(|func| func.module),
             luajit: HashMap::new(),
         }
     }
@@ -41,7 +48,7 @@ impl<'a, S: Symbols> Namer<'a, S> {
                 Named {
                     parts: vec![(function, line)],
                     trace,
-                    side: Side::Lua(None),
+                    side: self.lua_side(),
                 }
             }
             Frame::Func { func } => Named {
@@ -58,7 +65,7 @@ impl<'a, S: Symbols> Namer<'a, S> {
                 Named {
                     parts: vec![(view.function(name, Kind::Trace), None)],
                     trace: Some(trace),
-                    side: Side::Lua(None),
+                    side: self.lua_side(),
                 }
             }
             Frame::Mark(mark) => {
@@ -83,22 +90,37 @@ impl<'a, S: Symbols> Namer<'a, S> {
         let start = (func.address != 0).then_some((func.module, func.address));
         let module = self.module(func.module).map(label::file_name);
         // LuaJIT's own program calls itself through Lua, too.
-        let own = func.kind == FuncKind::C
+        let is_c = func.kind == FuncKind::C;
+        let own = is_c
             && func.name.is_empty()
             && module.is_some_and(|name| hidden::is_luajit_file(&name));
         let mut parts = Vec::new();
         if self.internals || !own {
-            let kind = match func.kind {
-                FuncKind::Builtin => Kind::Builtin,
-                FuncKind::C => Kind::Native,
-            };
+            let kind = if is_c { Kind::Native } else { Kind::Builtin };
             parts.push((view.function(self.func_name(func), kind), None));
         }
         Named {
             parts,
             trace: None,
-            side: Side::Lua(start),
+            side: Side::Lua {
+                start,
+                inside: self.inside(func.module, false).filter(|_| !is_c),
+            },
         }
+    }
+
+    /// What a Lua function means to the frames around it.
+    fn lua_side(&self) -> Side {
+        Side::Lua {
+            start: None,
+            inside: self.inside(self.home, true),
+        }
+    }
+
+    fn inside(&self, module: Option<u32>, nameless: bool) -> Option<Inside> {
+        module
+            .filter(|_| !self.internals)
+            .map(|module| Inside { module, nameless })
     }
 
     /// The name that Lua has for it, or else its symbol's, or else its address.
@@ -121,6 +143,7 @@ impl<'a, S: Symbols> Namer<'a, S> {
         let code = self.code(module, address);
         let start = code.start.map(|start| (module, start));
         let name = code.functions.first().map(|first| first.name.as_str());
+        let nameless = name.is_none();
         let internal = !self.internals && self.is_internal(module, name);
         let shown = self.internals || !internal && !name.is_some_and(hidden::starts_program);
         let parts = if shown {
@@ -134,6 +157,7 @@ impl<'a, S: Symbols> Namer<'a, S> {
             side: Side::Native {
                 module,
                 start,
+                nameless,
                 internal,
             },
         }
@@ -147,7 +171,11 @@ impl<'a, S: Symbols> Namer<'a, S> {
         code: Code,
     ) -> Vec<(u32, Option<u32>)> {
         if code.functions.is_empty() {
-            let name = label::address(self.module(module), address);
+            // Without names, addresses would only scatter what belongs together.
+            let name = match self.module(module) {
+                Some(module) if !self.internals => format!("[{}]", label::file_name(module)),
+                module => label::address(module, address),
+            };
             return vec![(view.function(name, Kind::Native), None)];
         }
         code.functions

@@ -86,6 +86,7 @@ fn shown(stack: &[Frame], internals: bool) -> Vec<String> {
     out.func(FuncKind::C, b"", Some(LIB), 0x100);
     out.func(FuncKind::Builtin, b"sort", None, 0);
     out.func(FuncKind::C, b"", Some(LUAJIT), 0x500);
+    out.func(FuncKind::Builtin, b"next", Some(HOST), 0x600);
     out.trace(&TraceDef {
         number: 5,
         proto: Some(0),
@@ -161,10 +162,38 @@ fn what_luajit_calls_in_its_module_is_luajit() {
 #[test]
 fn a_file_that_is_luajit_is_hidden_without_any_symbol() {
     let stack = [native(LUAJIT, 0x900), lua(5), native(LIB, 0x900)];
-    assert_eq!(shown(&stack, false), ["f (a.lua:3);lib.so+0x900 3"]);
+    assert_eq!(shown(&stack, false), ["f (a.lua:3);[lib.so] 3"]);
     let own = Frame::Func { func: 2 };
     let stack = [own, native(LUAJIT, 0x510), lua(5)];
     assert_eq!(shown(&stack, false), ["f (a.lua:3) 3"]);
+}
+
+#[test]
+fn built_ins_say_where_luajit_is() {
+    let builtin = Frame::Func { func: 3 };
+    // Nothing in it needs a name to be known as LuaJIT's.
+    let stack = [lua(5), builtin, native(HOST, 0x930), native(HOST, 0x440)];
+    assert_eq!(shown(&stack, false), ["f (a.lua:3);next 3"]);
+    // What a Lua function calls is LuaJIT's unless its name says otherwise.
+    let stack = [native(HOST, 0x950), lua(5), native(HOST, 0x910)];
+    assert_eq!(shown(&stack, false), ["[host];f (a.lua:3) 3"]);
+    let stack = [lua(5), native(HOST, 0x310)];
+    assert_eq!(shown(&stack, false), ["f (a.lua:3);main 3"]);
+}
+
+#[test]
+fn code_without_names_is_one_frame() {
+    let stack = [
+        native(LIB, 0x900),
+        native(LIB, 0x980),
+        lua(5),
+        native(LIB, 0x910),
+    ];
+    assert_eq!(shown(&stack, false), ["[lib.so];f (a.lua:3);[lib.so] 3"]);
+    assert_eq!(
+        shown(&stack, true),
+        ["lib.so+0x900;lib.so+0x980;f (a.lua:3);lib.so+0x910 3"]
+    );
 }
 
 #[test]
