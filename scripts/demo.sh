@@ -13,18 +13,18 @@ scripts/debian.sh "$demo" lua-check lua-argparse lua-filesystem \
     lua-ldoc lua-penlight lua-busted lua-luassert
 
 eval "$(scripts/env.sh)"
-modules=$demo/usr/share/lua/5.1
 libraries=("$demo"/usr/lib/*/lua/5.1)
-export LUA_PATH="$modules/?.lua;$modules/?/init.lua;$LUA_PATH"
+# Relative, as a program finds modules in its own folder: names stay short.
+export LUA_PATH="?.lua;?/init.lua;$LUA_PATH"
 export LUA_CPATH="${libraries[0]}/?.so;$LUA_CPATH"
 
 profile=$demo/luacheck.bin
-files=$(find -L "$modules" -name '*.lua' | wc -l)
-echo "sysprof record -- luajit luacheck ($files files)"
+modules=$demo/usr/share/lua/5.1
+echo "sysprof record --interval 1 -- luajit luacheck . ($(find -L "$modules" -name '*.lua' | wc -l) files)"
 status=0
-(cd "$demo/usr/share/lua" &&
-    sysprof record -o "$profile" --interval 1 -- luajit "$demo/usr/bin/luacheck" --no-config --no-color --quiet 5.1 \
-        >"$demo/luacheck.out") || status=$?
+(cd "$modules" &&
+    sysprof record -o "$profile" --interval 1 -- \
+        luajit "$demo/usr/bin/luacheck" --no-config --no-color --quiet . >"$demo/luacheck.out") || status=$?
 # Luacheck's own codes up to 2 say that it found something in what it read.
 if [ "$status" -gt 2 ]; then
     tail -n 20 "$demo/luacheck.out" >&2

@@ -11,9 +11,9 @@ local function piece()
 end
 
 -- Works until `condition` holds. The bound is far above what any clock needs:
--- a minute or so of work.
+-- half a minute or so of work.
 function work.until_true(condition)
-  for _ = 1, 60000 do
+  for _ = 1, 20000 do
     if condition() then return end
     piece()
   end
