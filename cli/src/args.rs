@@ -109,8 +109,8 @@ pub struct Report {
     /// How many rows a table may have.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: usize,
-    /// Show the insides of LuaJIT as well, which otherwise count to the
-    /// function that they work for.
+    /// Show the insides of LuaJIT and lines of native code as well. Otherwise
+    /// LuaJIT's own samples count to the function that it works for.
     #[arg(long)]
     pub native: bool,
 }

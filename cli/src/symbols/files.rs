@@ -90,7 +90,7 @@ impl Files {
             // With the debug file alone the names are complete.
             Err(_) if contents.debug.is_some() => {}
             Err(why) => self.complaints.push(format!(
-                "{}: {why}; its functions are shown by address",
+                "{}: {why}; its functions have no names",
                 path.display()
             )),
         }
