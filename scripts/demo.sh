@@ -24,7 +24,7 @@ echo "sysprof record --interval 1 -- luajit luacheck . ($(find -L "$modules" -na
 status=0
 (cd "$modules" &&
     sysprof record -o "$profile" --interval 1 -- \
-        luajit "$demo/usr/bin/luacheck" --no-config --no-color --quiet . >"$demo/luacheck.out") || status=$?
+        luajit ../../../bin/luacheck --no-config --no-color --quiet . >"$demo/luacheck.out") || status=$?
 # Luacheck's own codes up to 2 say that it found something in what it read.
 if [ "$status" -gt 2 ]; then
     tail -n 20 "$demo/luacheck.out" >&2
