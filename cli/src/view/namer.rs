@@ -129,7 +129,8 @@ impl<'a, S: Symbols> Namer<'a, S> {
             return label::text(&func.name);
         }
         let code = self.code(func.module, func.address);
-        let symbol = code.functions.into_iter().next().map(|first| first.name);
+        let first = code.functions.first();
+        let symbol = first.map(|first| label::text(first.name.as_bytes()));
         match (func.kind, symbol) {
             (FuncKind::C, Some(symbol)) => symbol,
             (FuncKind::C, None) => label::address(self.module(func.module), func.address),
@@ -184,7 +185,8 @@ impl<'a, S: Symbols> Namer<'a, S> {
                 // Among lines of Lua those of C would only be in the way.
                 let place = function.place.filter(|_| self.internals);
                 let line = place.map(|place| view.line(place));
-                (view.function(function.name, Kind::Native), line)
+                let name = label::text(function.name.as_bytes());
+                (view.function(name, Kind::Native), line)
             })
             .collect()
     }
@@ -199,7 +201,7 @@ impl<'a, S: Symbols> Namer<'a, S> {
             Some(name) => Code {
                 start: Some(address),
                 functions: vec![symbols::Function {
-                    name: label::text(name),
+                    name: String::from_utf8_lossy(name).into_owned(),
                     place: None,
                 }],
             },
