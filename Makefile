@@ -12,7 +12,7 @@ HOSTS := 210.7.4-gc64 210.7.4-gc32 210.7.4-assert 210.7.4-52 \
          210.1.4-gc64 210.1.4-gc32 210.0.0-gc64 210.0.0-gc32
 CI_HOSTS := 210.7.4-gc64 210.7.4-gc32 210.4.8-gc64 210.0.0-gc32
 # How long each of the soak programs runs.
-SECONDS_EACH ?= 60
+SECONDS ?= 60
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 # cargo-nextest where it is installed, for its report; cargo's own where not.
@@ -61,8 +61,8 @@ specs-ci: build luajit matrix-ci ## runs the Lua specs in the LuaJITs that CI ru
 specs-matrix: build luajit matrix ## runs the Lua specs in every LuaJIT
 	@scripts/specs.sh $(HOSTS)
 
-soak: build luajit ## runs each program of spec/programs under the profiler for SECONDS_EACH (60)
-	@scripts/soak.sh $(SECONDS_EACH)
+soak: build luajit ## runs each program of spec/programs under the profiler for SECONDS (60) each
+	@scripts/soak.sh $(SECONDS)
 
 bench: build luajit ## measures what profiling costs and delivers
 	@scripts/bench.sh
