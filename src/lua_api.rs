@@ -268,11 +268,11 @@ fn known_functions(lua: &Lua, layout: &Layout) -> FunctionNames {
         .globals()
         .raw_get::<Table>("package")
         .and_then(|package| package.raw_get::<Table>("loaded"));
-    let libraries: Vec<(String, Table)> = loaded
-        .map(|loaded| loaded.pairs().flatten().collect())
-        .unwrap_or_default();
-    for (library, table) in libraries {
-        for (name, function) in table.pairs::<String, mlua::Function>().flatten() {
+    for (library, table) in loaded
+        .iter()
+        .flat_map(|loaded| named(loaded, Value::as_table))
+    {
+        for (name, function) in named(&table, Value::as_function) {
             let name = if library == "_G" {
                 name
             } else {
@@ -285,6 +285,17 @@ fn known_functions(lua: &Lua, layout: &Layout) -> FunctionNames {
         add(&function, name);
     }
     FunctionNames::new(names)
+}
+
+/// The entries of `table` whose key is a string and whose value `of` takes.
+///
+/// Pairs are read as plain values: reading them as other types would end at the
+/// first one that is none.
+fn named<T: Clone>(table: &Table, of: fn(&Value) -> Option<&T>) -> Vec<(String, T)> {
+    let pairs = table.pairs::<Value, Value>().flatten();
+    pairs
+        .filter_map(|(key, value)| Some((key.as_string()?.to_string_lossy(), of(&value)?.clone())))
+        .collect()
 }
 
 /// Built-ins that no table holds: iterators and their like, as their makers
@@ -317,7 +328,7 @@ fn hidden_functions(lua: &Lua) -> Vec<(mlua::Function, String)> {
         .and_then(|file| file.metatable())
         .and_then(|methods| methods.get::<Table>("__index"));
     if let Ok(methods) = methods {
-        for (name, method) in methods.pairs::<String, mlua::Function>().flatten() {
+        for (name, method) in named(&methods, Value::as_function) {
             found.push((method, format!("file:{name}")));
         }
     }
