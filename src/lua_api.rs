@@ -8,8 +8,7 @@ use crate::options::{self, ClockChoice, Misuse, Mode, Options};
 use crate::session::{self, Error, Host};
 use crate::stream::intern::FunctionNames;
 use crate::vm::layout::Layout;
-use crate::vm::names::{LESSONS, Opcodes};
-use crate::vm::objects::{Function, Kind, Proto};
+use crate::vm::objects::{Function, Kind};
 use crate::vm::probe::{self, CodeExtent};
 use ljp::{Reason, VmState};
 use mlua::{Lua, MultiValue, Result, Table, UserData, Value, ffi};
@@ -221,7 +220,6 @@ fn look(lua: &Lua) -> std::result::Result<Host, Error> {
         .and_then(|jit| jit.raw_get::<String>("version"))
         .unwrap_or_default();
     Ok(Host {
-        opcodes: learn_opcodes(lua, &layout),
         functions: known_functions(lua, &layout),
         layout,
         modules,
@@ -229,23 +227,18 @@ fn look(lua: &Lua) -> std::result::Result<Host, Error> {
     })
 }
 
-fn learn_opcodes(lua: &Lua, layout: &Layout) -> Option<Opcodes> {
-    let mut protos = Vec::with_capacity(LESSONS.len());
-    // Held until they have been looked at, or they might be collected.
-    let mut functions = Vec::with_capacity(LESSONS.len());
-    for lesson in LESSONS {
-        let function: mlua::Function = lua.load(lesson.to_bytes()).call(()).ok()?;
-        protos.push(proto_of(layout, &function)?);
-        functions.push(function);
-    }
-    Opcodes::learned(layout, protos.try_into().ok()?)
-}
-
-fn proto_of(layout: &Layout, function: &mlua::Function) -> Option<Proto> {
-    match Function::at(layout, function.to_pointer() as usize)?.kind(layout)? {
-        Kind::Lua(proto) => Some(proto),
-        _ => None,
-    }
+/// Finds out about the VM of `state`, without the API of this module being
+/// called from it.
+///
+/// # Errors
+/// What was not found.
+///
+/// # Safety
+/// `state` is a live `lua_State` of the calling thread.
+pub unsafe fn look_from(state: *mut ffi::lua_State) -> std::result::Result<Host, Error> {
+    // SAFETY: the caller's promise.
+    let lua = unsafe { Lua::get_or_init_from_ptr(state) };
+    look(lua)
 }
 
 /// The C functions and built-ins of all loaded libraries, by name.

@@ -19,7 +19,6 @@ use crate::registers::Registers;
 use crate::signal::KeepErrno;
 use crate::stack::{Found, Look, Walker};
 use crate::stream::intern::{Context, FunctionNames};
-use crate::vm::names::Opcodes;
 use ljp::{Reason, VmState};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -53,8 +52,6 @@ unsafe impl Sync for Sampler {}
 pub struct Definitions {
     /// Load bias of each module.
     pub biases: Vec<usize>,
-    /// The opcodes that names are found by.
-    pub opcodes: Option<Opcodes>,
     /// What is known of functions beforehand.
     pub functions: FunctionNames,
 }
@@ -299,7 +296,6 @@ fn finish(inner: &mut Inner, counters: &Counters, found: Found, waiting: &Waitin
                 layout: inner.walker.layout(),
                 unwinder: inner.walker.unwinder(),
                 biases: &inner.definitions.biases,
-                opcodes: inner.definitions.opcodes,
                 functions: &inner.definitions.functions,
             };
             recording.record(

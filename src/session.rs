@@ -20,7 +20,6 @@ use crate::stream::intern::{FunctionNames, Interner, ring_size};
 use crate::stream::ring;
 use crate::stream::writer::{self, Writer};
 use crate::vm::layout::Layout;
-use crate::vm::names::Opcodes;
 use crate::vm::probe::NotFound;
 use ljp::encode::Cursor;
 use once_cell::sync::Lazy;
@@ -103,8 +102,6 @@ pub struct Host {
     pub layout: Layout,
     /// Modules that were loaded when it was looked at.
     pub modules: Vec<Module>,
-    /// Opcodes that names are found by.
-    pub opcodes: Option<Opcodes>,
     /// Functions that are known by name.
     pub functions: FunctionNames,
     /// What it says its version is.
@@ -318,7 +315,6 @@ impl Session {
             Walker::new(host.layout, Unwinder::new(&host.modules), extent),
             Definitions {
                 biases: host.modules.iter().map(|module| module.bias).collect(),
-                opcodes: host.opcodes,
                 functions: host.functions,
             },
             recording,

@@ -210,6 +210,10 @@ struct Walk<'w> {
     top: Option<Kind>,
     /// Where the stretch below goes on: the thread, and the base in it.
     carried: Option<(Thread, usize)>,
+    native_frames: usize,
+    last_cframe: Option<CFrame>,
+    /// Where the innermost native frame returns to.
+    first_caller: usize,
 }
 
 impl Walker {
@@ -245,6 +249,11 @@ impl Walker {
         &self.unwinder
     }
 
+    fn is_vm_module(&self, address: usize) -> bool {
+        let module = self.unwinder.module_of(self.layout.interpreter.start);
+        module.is_some() && self.unwinder.module_of(address) == module
+    }
+
     /// Looks at the stack of the thread that was interrupted at `registers`.
     pub fn look(&mut self, registers: &Registers) -> Look {
         self.frames.clear();
@@ -262,14 +271,24 @@ impl Walker {
             frames: &mut self.frames,
             top: None,
             carried: None,
+            native_frames: 0,
+            last_cframe: None,
+            first_caller: 0,
         };
-        let stack = match walk.run(doing, registers) {
+        let ran = walk.run(doing, registers);
+        let (top, caller) = (walk.top, walk.first_caller);
+        let in_vm = self.is_vm_module(registers.rip) || self.is_vm_module(caller);
+        let stack = match ran {
             Ok(()) | Err(Stop::Enough) => Ok(()),
             Err(Stop::Moving) => return Look::Moving,
+            // The VM's own C code may be in the middle of moving a stack or
+            // making a frame, by itself or with the C library's help: it gets
+            // there soon, and blocks no signals.
+            Err(Stop::Failed(_)) if in_vm => return Look::Moving,
             Err(Stop::Failed(reason)) => Err(reason),
         };
         Look::Found(Found {
-            state: doing.state(walk.top),
+            state: doing.state(top),
             stack,
         })
     }
@@ -291,7 +310,7 @@ impl Walk<'_> {
                     self.trace(doing, at.ip)?
                 }
                 _ => match place::interpreter(self.layout, registers) {
-                    Place::At(top) => match self.stretch(top) {
+                    Place::At(top) => match self.stretch(top, doing) {
                         // What looked like a frame led nowhere: it was none.
                         Err(Stop::Failed(_)) => return Err(Stop::Moving),
                         shown => shown?,
@@ -301,10 +320,15 @@ impl Walk<'_> {
             };
             at = self.below(cframe)?;
         }
+        // Compiled code says that it runs a few instructions after it has begun.
+        let unknown = self.unwinder.module_of(at.ip).is_none();
+        if at.innermost && unknown && self.may_be_trace() && !matches!(doing, Doing::Trace(_)) {
+            return Err(Stop::Moving);
+        }
         loop {
             at = self.native(at)?;
             let cframe = if interpreter.contains(&at.ip) {
-                self.vm_frame(doing, at)?
+                self.vm_frame(doing, at, registers)?
             } else {
                 self.trace(doing, at.ip)?
             };
@@ -324,8 +348,14 @@ impl Walk<'_> {
             self.push_native(RawFrame::Native {
                 address: at.lookup_address(),
             })?;
+            self.native_frames += 1;
             match self.unwinder.step(at) {
-                Step::To(caller) => at = caller,
+                Step::To(caller) => {
+                    if at.innermost {
+                        self.first_caller = caller.ip;
+                    }
+                    at = caller;
+                }
                 Step::Root => return Err(Stop::Enough),
                 Step::Lost => {
                     self.push_native(RawFrame::Mark(Mark::NativeEnd))?;
@@ -356,6 +386,11 @@ impl Walk<'_> {
         (cframe != 0).then_some(CFrame(cframe))
     }
 
+    /// Whether its thread has no newer C frame.
+    fn is_newest(&self, cframe: CFrame) -> bool {
+        (cframe.thread(self.layout)).and_then(|thread| thread.cframe(self.layout)) == Some(cframe.0)
+    }
+
     fn jit_base(&self) -> Option<usize> {
         self.layout.reference(self.layout.jit_base)
     }
@@ -366,26 +401,49 @@ impl Walk<'_> {
     }
 
     /// The native frames above have led to a return address in the VM's code.
-    fn vm_frame(&mut self, doing: Doing, at: NativeFrame) -> Result<CFrame, Stop> {
+    fn vm_frame(
+        &mut self,
+        doing: Doing,
+        at: NativeFrame,
+        registers: &Registers,
+    ) -> Result<CFrame, Stop> {
         let first = self.top.is_none() && self.carried.is_none();
         let mut cframe = CFrame(at.sp);
+        // An error is about to go on in the VM: the unwinder has changed where
+        // its outer function returns to, but not yet the stack pointer.
+        if first && self.native_frames <= 2 && !self.may_be_trace() && !self.is_newest(cframe) {
+            return Err(Stop::Moving);
+        }
         let Some(thread) = cframe.thread(self.layout) else {
-            // Not a C frame: a part of the VM that compiled code has called, or
-            // the exit from a trace, which has registers to save.
+            // Not a C frame: a part of the VM that compiled code has called.
             if self.may_be_trace() {
                 return self.trace(doing, at.ip);
             }
-            cframe = (first.then(|| self.running_cframe()).flatten())
-                .ok_or(Stop::Failed(Reason::Inconsistent))?;
-            let top = place::called_from(self.layout, cframe, 0, None)
-                .ok_or(Stop::Failed(Reason::Inconsistent))?;
-            return self.stretch(Top { pc: 0, ..top });
+            // Or the exit from a trace, which has registers to save: the C frame
+            // is further out.
+            let inconsistent = || Stop::Failed(Reason::Inconsistent);
+            let outer = match self.last_cframe {
+                Some(inner) => inner.previous(self.layout).map(CFrame),
+                None => self.running_cframe(),
+            };
+            cframe = outer
+                .filter(|cframe| cframe.0 != 0)
+                .ok_or_else(inconsistent)?;
+            let top = match self.carried {
+                Some((thread, base)) => place::below_boundary(self.layout, cframe, thread, base),
+                None => place::called_from(self.layout, cframe, 0, 0, || None),
+            };
+            return self.stretch(top.ok_or_else(inconsistent)?, doing);
         };
         let top = match self.carried {
             Some((carried, base)) if carried == thread => {
                 place::below_boundary(self.layout, cframe, thread, base)
             }
-            _ if first => place::called_from(self.layout, cframe, at.bp, None),
+            _ if first => {
+                let (unwinder, vm) = (&mut *self.unwinder, &self.layout.interpreter);
+                let rbx = || unwinder.rbx_at(registers, |ip| vm.contains(&ip));
+                place::called_from(self.layout, cframe, at.ip, at.bp, rbx)
+            }
             _ => (thread.base(self.layout))
                 .and_then(|base| place::below_boundary(self.layout, cframe, thread, base)),
         };
@@ -393,15 +451,18 @@ impl Walk<'_> {
         let owns = place::owns_frames(self.layout, cframe, top.stack, top.base)
             .ok_or(Stop::Failed(Reason::Unreadable))?;
         if owns {
-            return self.stretch(top);
+            return self.stretch(top, doing);
         }
         self.carried = Some((thread, top.base));
+        self.last_cframe = Some(cframe);
         Ok(cframe)
     }
 
     /// Shows the calls of the stretch that begins at `top`.
-    fn stretch(&mut self, top: Top) -> Result<CFrame, Stop> {
-        self.walk(top, None)
+    fn stretch(&mut self, top: Top, doing: Doing) -> Result<CFrame, Stop> {
+        // While a trace is left its innermost frames are put back one by one.
+        let leaving = self.top.is_none() && doing == Doing::Other(VmState::Exit);
+        self.walk(top, None, leaving)
     }
 
     /// The stretch of the VM that a trace runs on top of, `ip` being in its code.
@@ -427,38 +488,33 @@ impl Walk<'_> {
             base,
             pc: 0,
         };
-        self.walk(top, trace)
+        self.walk(top, trace, true)
     }
 
-    fn walk(&mut self, top: Top, trace: Option<Trace>) -> Result<CFrame, Stop> {
+    /// Shows the calls of a stretch. With `ancestor` the innermost one is known
+    /// to be an ancestor of the code that runs, in `trace` if that is known.
+    fn walk(&mut self, top: Top, trace: Option<Trace>, ancestor: bool) -> Result<CFrame, Stop> {
         let layout = self.layout;
-        // The innermost frame is the one that the trace was entered in.
-        let entered = trace.and_then(|trace| trace.start(layout));
-        let mut first = true;
+        let mut first = Some(Entry { trace, ancestor });
         let (extent, frames, innermost) = (self.extent, &mut *self.frames, &mut self.top);
         let mut visit = |frame: Frame| {
             if innermost.is_none() {
                 *innermost = Some(frame.kind);
             }
-            let compiled = if std::mem::take(&mut first) {
-                trace
-            } else {
-                None
-            };
+            let entry = first.take().unwrap_or_default();
             match extent {
                 Extent::State => false,
                 Extent::Leaf => {
-                    if let Some(raw) = raw(layout, frame, compiled, entered) {
+                    if let Some(raw) = raw(layout, frame, entry) {
                         frames.clear();
                         frames.push(raw);
                     }
                     false
                 }
-                Extent::Full(_) => {
-                    raw(layout, frame, compiled, entered).is_some_and(|raw| frames.push(raw))
-                }
+                Extent::Full(_) => raw(layout, frame, entry).is_some_and(|raw| frames.push(raw)),
             }
         };
+        self.last_cframe = Some(top.cframe);
         match frames::walk(layout, top.stack, top.base, top.pc, &mut visit)? {
             End::Enough => return Err(Stop::Enough),
             End::Boundary { base } => self.carried = Some((top.thread, base)),
@@ -495,25 +551,33 @@ impl Walk<'_> {
     }
 }
 
+/// How the innermost frame of a stretch is run.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    /// The trace that was entered in it.
+    trace: Option<Trace>,
+    /// Whether calls may be missing above it.
+    ancestor: bool,
+}
+
 /// The raw form of a frame of Lua's; `None` if it could not be read.
-fn raw(
-    layout: &Layout,
-    frame: Frame,
-    compiled: Option<Trace>,
-    entered: Option<(Proto, usize)>,
-) -> Option<RawFrame> {
+fn raw(layout: &Layout, frame: Frame, entry: Entry) -> Option<RawFrame> {
     Some(match frame.kind {
         Kind::Lua(proto) => {
-            let pc = match (compiled, entered) {
-                (Some(_), Some((start, pc))) if start == proto => pc,
-                _ => frame.pc,
+            // Of a trace's innermost frame it is known where the trace begins.
+            let start = entry.trace.and_then(|trace| trace.start(layout));
+            let pc = match start {
+                Some((entered, pc)) if entered == proto => pc,
+                Some(_) => 0,
+                None if entry.ancestor => 0,
+                None => frame.pc,
             };
             RawFrame::Lua {
                 proto,
                 identity: proto.identity(layout)?,
                 pc,
-                compiled,
-                ancestor: compiled.is_some(),
+                compiled: entry.trace,
+                ancestor: entry.ancestor,
             }
         }
         Kind::C => RawFrame::Function {

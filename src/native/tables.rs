@@ -7,11 +7,12 @@ use super::modules::{Module, UnwindSections};
 use crate::memory;
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, Register,
-    UnwindContext, UnwindSection,
+    RegisterRule, UnwindContext, UnwindContextStorage, UnwindSection,
 };
 use std::ops::Range;
 
-/// The stack pointer's number in x86-64 unwind tables.
+/// Register numbers in x86-64 unwind tables.
+const RBX: Register = Register(3);
 const RSP: Register = Register(7);
 
 type Slice<'a> = EndianSlice<'a, NativeEndian>;
@@ -121,4 +122,41 @@ pub fn describe(module: &Module, address: usize) -> Option<Described> {
         range: gap,
         frame_size: None,
     })
+}
+
+/// Where a function keeps its caller's rbx.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// In rbx.
+    Same,
+    /// At this distance from the end of its frame.
+    At(isize),
+}
+
+/// Where the code at `address` keeps its caller's rbx. Allocates nothing.
+pub fn rbx_rule<S: UnwindContextStorage<usize>>(
+    sections: &UnwindSections,
+    address: usize,
+    context: &mut UnwindContext<usize, S>,
+) -> Option<Kept> {
+    let bases = sections.bases();
+    let frames = sections.frames();
+    let header = EhFrameHdr::new(&sections.header, NativeEndian)
+        .parse(&bases, 8)
+        .ok()?;
+    let row = header
+        .table()?
+        .unwind_info_for_address(
+            &frames,
+            &bases,
+            context,
+            address as u64,
+            EhFrame::cie_from_offset,
+        )
+        .ok()?;
+    match row.register(RBX) {
+        None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(Kept::Same),
+        Some(RegisterRule::Offset(offset)) => isize::try_from(offset).ok().map(Kept::At),
+        _ => None,
+    }
 }

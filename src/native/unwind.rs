@@ -7,8 +7,10 @@
 //!
 //! Runs in the signal handler: nothing here allocates after [`Unwinder::new`].
 
-use super::modules::Module;
+use super::modules::{Module, UnwindSections};
+use super::tables;
 use crate::memory;
+use crate::registers::Registers;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{
     ExplicitModuleSectionInfo, FrameAddress, MustNotAllocateDuringUnwind, Unwinder as _,
@@ -51,12 +53,24 @@ pub enum Step {
     Lost,
 }
 
+/// Room for the rows and registers of one table entry, as gimli wants it where
+/// nothing may be allocated.
+struct Room;
+
+impl gimli::UnwindContextStorage<usize> for Room {
+    type Rules = [(gimli::Register, gimli::RegisterRule<usize>); 32];
+    type Stack = [gimli::UnwindTableRow<usize, Self>; 4];
+}
+
 /// The unwind tables of a set of modules, ready for use in a signal handler.
 pub struct Unwinder {
     tables: UnwinderX86_64<Arc<[u8]>, MustNotAllocateDuringUnwind>,
     cache: CacheX86_64<MustNotAllocateDuringUnwind>,
-    /// Start, end and index in the list of modules, ascending.
+    /// Start and end of each module, ascending.
     extents: Vec<(usize, usize)>,
+    /// The same tables, for what framehop does not tell.
+    sections: Vec<Option<UnwindSections>>,
+    room: Box<gimli::UnwindContext<usize, Room>>,
 }
 
 impl Unwinder {
@@ -91,6 +105,8 @@ impl Unwinder {
                 .iter()
                 .map(|module| (module.range.start, module.range.end))
                 .collect(),
+            sections: modules.iter().map(|module| module.unwind.clone()).collect(),
+            room: Box::new(gimli::UnwindContext::new_in()),
         }
     }
 
@@ -137,5 +153,43 @@ impl Unwinder {
             Ok(None) => Step::Root,
             Err(_) => Step::Lost,
         }
+    }
+
+    /// rbx, which functions must give back to their callers, as it was in the
+    /// first frame outwards whose address is `wanted`. framehop follows the
+    /// registers only that lead to callers.
+    pub fn rbx_at(
+        &mut self,
+        registers: &Registers,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        const MOST_FRAMES: usize = 64;
+        let mut frame = NativeFrame {
+            ip: registers.rip,
+            sp: registers.rsp,
+            bp: registers.rbp,
+            innermost: true,
+        };
+        let mut rbx = registers.rbx;
+        for _ in 0..MOST_FRAMES {
+            if wanted(frame.ip) {
+                return Some(rbx);
+            }
+            let address = frame.lookup_address();
+            let sections = self.sections[self.module_of(address)?].as_ref()?;
+            let rule = tables::rbx_rule(sections, address, &mut self.room);
+            let Step::To(caller) = self.step(frame) else {
+                return None;
+            };
+            rbx = match rule? {
+                tables::Kept::Same => rbx,
+                // Counted from where the caller's stack pointer is.
+                tables::Kept::At(offset) => {
+                    memory::read::<u64>(caller.sp.checked_add_signed(offset)?)? as usize
+                }
+            };
+            frame = caller;
+        }
+        None
     }
 }

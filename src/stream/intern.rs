@@ -13,7 +13,7 @@ use crate::native::unwind::Unwinder;
 use crate::stack::RawFrame;
 use crate::vm::layout::Layout;
 use crate::vm::lines;
-use crate::vm::names::{self, MAX_NAME, Opcodes};
+use crate::vm::names::{self, MAX_NAME};
 use crate::vm::objects::{Identity, Proto};
 use crate::vm::trace::Trace;
 use ljp::encode::{Cursor, Frame, FrameDef, TraceDef};
@@ -61,8 +61,6 @@ pub struct Context<'a> {
     pub unwinder: &'a Unwinder,
     /// Load bias of each module.
     pub biases: &'a [usize],
-    /// The opcodes that names are found by, where they could be learned.
-    pub opcodes: Option<Opcodes>,
     /// What is known of functions beforehand.
     pub functions: &'a FunctionNames,
 }
@@ -332,7 +330,7 @@ fn name_of(
             pc,
             ancestor: false,
             ..
-        } => names::of_call(context.layout, &context.opcodes?, *proto, *pc, to),
+        } => names::of_call(context.layout, *proto, *pc, to),
         _ => None,
     }
 }

@@ -116,6 +116,7 @@ pub fn walk(
     visit: &mut dyn FnMut(Frame) -> bool,
 ) -> Result<End, Broken> {
     let bottom = stack.bottom(layout);
+    let mut innermost = true;
     // Each round goes down at least one slot, so the stack's size bounds them.
     loop {
         if base == bottom {
@@ -124,7 +125,13 @@ pub fn walk(
         if !stack.holds(layout, base) {
             return Err(Broken::Inconsistent);
         }
-        let callee = Callee::of(layout, base).ok_or(Broken::Inconsistent)?;
+        let callee = match Callee::of(layout, base) {
+            Some(callee) => callee,
+            // A built-in may have put its result in its own place already.
+            None if innermost => Callee::Dummy,
+            None => return Err(Broken::Inconsistent),
+        };
+        innermost = false;
         let link = Link::of(layout, base).ok_or(Broken::Unreadable)?;
         if !matches!(link, Link::Vararg(_))
             && let Callee::Function(function) = callee

@@ -8,6 +8,7 @@
 //! reference (`lj_obj.h`, `lj_jit.h`). Everything in `global_State` and
 //! `jit_State` has moved at some time, so it is found anew in each process.
 
+use super::opcodes::Opcodes;
 use crate::memory;
 use std::ops::Range;
 
@@ -244,6 +245,8 @@ pub struct Layout {
     pub cframe_size: usize,
     /// Where strings keep their text.
     pub string: StringLayout,
+    /// Numbers of opcodes.
+    pub opcodes: Opcodes,
 }
 
 impl Layout {

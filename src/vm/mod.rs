@@ -5,7 +5,7 @@
 //!
 //! The layout of objects (`layout`) comes in two families; what differs between
 //! releases within a family is found by `probe`. `objects` are typed views,
-//! `frames` walks one Lua stack, `place` finds its innermost frame at any
+//! `opcodes` the few that matter, `frames` walks one Lua stack, `place` finds its innermost frame at any
 //! instruction, `trace` looks into JIT-compiled code.
 
 pub mod frames;
@@ -13,6 +13,7 @@ pub mod layout;
 pub mod lines;
 pub mod names;
 pub mod objects;
+pub mod opcodes;
 pub mod place;
 pub mod probe;
 pub mod trace;

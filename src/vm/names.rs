@@ -4,52 +4,12 @@
 //! (`lj_debug.c`), and the names of locals and upvalues that a prototype keeps.
 //! Must not know: what becomes of a name.
 //!
-//! Only four opcodes matter. Their numbers are learned from functions of known
-//! source, once, at `start`; looking a name up is bounded and allocates nothing.
+//! Looking a name up is bounded and allocates nothing.
 
 use super::layout::Layout;
 use super::objects::{Proto, Text};
 use crate::memory::{self, read};
 use ljp::NameKind;
-
-/// The opcodes by which a function gets into the slot that is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opcodes {
-    /// From another slot.
-    pub mov: u8,
-    /// From an upvalue.
-    pub uget: u8,
-    /// From a global variable.
-    pub gget: u8,
-    /// From a field with a constant name.
-    pub tgets: u8,
-}
-
-/// Functions whose first instruction is, in this order, the one that
-/// [`Opcodes::learned`] takes: each calls what it has got.
-pub const LESSONS: [&std::ffi::CStr; 4] = [
-    c"return function(f) f() end",
-    c"local f = ... return function() f() end",
-    c"return function() f() end",
-    c"return function(t) t.f() end",
-];
-
-impl Opcodes {
-    /// The opcodes that the functions of [`LESSONS`] have. The call behind the
-    /// lesson must be the same in all of them.
-    pub fn learned(layout: &Layout, lessons: [Proto; 4]) -> Option<Opcodes> {
-        let opcode = |index: usize, at: usize| read::<u8>(lessons[index].bytecode(layout) + 4 * at);
-        let call = opcode(0, 2)?;
-        let same = (0..4).all(|index| opcode(index, 2) == Some(call));
-        let opcodes = Opcodes {
-            mov: opcode(0, 1)?,
-            uget: opcode(1, 1)?,
-            gget: opcode(2, 1)?,
-            tgets: opcode(3, 1)?,
-        };
-        same.then_some(opcodes)
-    }
-}
 
 /// Longest name that is kept, in bytes.
 pub const MAX_NAME: usize = 64;
@@ -61,7 +21,6 @@ const MAX_BACK: usize = 256;
 /// written to the front of `to`; its kind and length.
 pub fn of_call(
     layout: &Layout,
-    opcodes: &Opcodes,
     caller: Proto,
     pc: usize,
     to: &mut [u8; MAX_NAME],
@@ -91,21 +50,21 @@ pub fn of_call(
         let opcode = read::<u8>(writer)?;
         let (c, b) = (read::<u8>(writer + 2)?, read::<u8>(writer + 3)?);
         let d = u16::from_le_bytes([c, b]);
-        if opcode == opcodes.mov {
+        if opcode == layout.opcodes.mov {
             slot = u8::try_from(d).ok()?;
             at = writer;
             continue;
         }
-        return if opcode == opcodes.gget {
+        return if opcode == layout.opcodes.gget {
             constant(layout, caller, d, to).map(|len| (NameKind::Global, len))
-        } else if opcode == opcodes.tgets {
-            let kind = if passes_self(layout, opcodes, writer, slot, b)? {
+        } else if opcode == layout.opcodes.tgets {
+            let kind = if passes_self(layout, writer, slot, b)? {
                 NameKind::Method
             } else {
                 NameKind::Field
             };
             constant(layout, caller, u16::from(c), to).map(|len| (kind, len))
-        } else if opcode == opcodes.uget {
+        } else if opcode == layout.opcodes.uget {
             upvalue_name(layout, caller, d, to).map(|len| (NameKind::Upvalue, len))
         } else {
             None
@@ -116,16 +75,10 @@ pub fn of_call(
 
 /// Whether the instruction before that at `tgets` puts the indexed object in the
 /// place of the first argument, as `object:method()` does.
-fn passes_self(
-    layout: &Layout,
-    opcodes: &Opcodes,
-    tgets: usize,
-    slot: u8,
-    object: u8,
-) -> Option<bool> {
+fn passes_self(layout: &Layout, tgets: usize, slot: u8, object: u8) -> Option<bool> {
     let argument = usize::from(slot) + layout.at.frame_slots;
     Some(
-        read::<u8>(tgets - 4)? == opcodes.mov
+        read::<u8>(tgets - 4)? == layout.opcodes.mov
             && usize::from(read::<u8>(tgets - 3)?) == argument
             && read::<u16>(tgets - 2)? == u16::from(object),
     )

@@ -95,7 +95,16 @@ impl Callee {
     #[inline]
     pub fn of(layout: &Layout, base: usize) -> Option<Callee> {
         let address = match layout.family {
-            Family::Gc64 => read::<u64>(base - 2 * SLOT)? as usize & ((1 << 47) - 1),
+            Family::Gc64 => {
+                let word = read::<u64>(base - 2 * SLOT)?;
+                if ![!gct::FUNCTION, !gct::THREAD]
+                    .map(tag)
+                    .contains(&(word >> TAG_SHIFT))
+                {
+                    return None;
+                }
+                word as usize & ((1 << TAG_SHIFT) - 1)
+            }
             Family::Gc32 => read::<u32>(base - SLOT)? as usize,
         };
         match type_of(layout, address)? {
@@ -104,6 +113,14 @@ impl Callee {
             _ => None,
         }
     }
+}
+
+/// With 64-bit references, values carry their type in the bits above this one.
+const TAG_SHIFT: u32 = 47;
+
+/// A type number, complemented, as those bits have it.
+fn tag(itype: u8) -> u64 {
+    u64::from(itype) | ((1 << (64 - TAG_SHIFT)) - 1) & !0xff
 }
 
 /// A function (`GCfunc`).

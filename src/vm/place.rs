@@ -70,14 +70,15 @@ fn settled(layout: &Layout, registers: &Registers) -> Option<Top> {
     match function.kind(layout)? {
         Kind::Lua(proto) => {
             let header = proto.bytecode(layout);
-            let entering = pc == header || pc == header + 4;
-            let pc = pc.max(header + 4);
+            // At a call the position is first that of the header itself.
+            let pc = if pc == header { header + 4 } else { pc };
+            let entering = pc == header + 4;
             let running = proto.holds(layout, pc)?
                 && (entering || registers.r15 == proto.constants(layout)?);
             // A return has fetched the caller's position, or a call has moved
             // the base but not yet stored the caller's position beside it.
             let returning = link == Link::Lua { pc: registers.rbx };
-            let calling = registers.rcx == base && registers.rbp == function.address();
+            let calling = !entering && registers.rbp == function.address();
             let rival = rivals(registers, thread, layout).any(|rival| {
                 rival != base
                     && function_at(layout, stack, rival).is_some_and(|function| {
@@ -85,15 +86,17 @@ fn settled(layout: &Layout, registers: &Registers) -> Option<Top> {
                             if proto.holds(layout, pc) == Some(true))
                     })
             });
-            (running && !returning && !calling && !rival && called(layout, stack, base, link))
-                .then(|| top(pc))
+            let arrived = entering || at_or_before(layout, registers, pc)?;
+            (running
+                && arrived
+                && !returning
+                && !calling
+                && !rival
+                && called(layout, stack, base, link))
+            .then(|| top(pc))
         }
         Kind::C | Kind::Builtin(_) => {
-            let within = |function: Function| {
-                let opcode = read::<u8>(function.header(layout)?)?;
-                let start = *layout.entries.get(usize::from(opcode))?;
-                Some(layout.handler_of(registers.rip)? == start)
-            };
+            let within = |function| runs_in(layout, function, registers.rip);
             let rival = rivals(registers, thread, layout).any(|rival| {
                 rival != base
                     && function_at(layout, stack, rival)
@@ -102,6 +105,21 @@ fn settled(layout: &Layout, registers: &Registers) -> Option<Top> {
             (within(function)? && !rival && called(layout, stack, base, link)).then(|| top(0))
         }
     }
+}
+
+/// Whether the instruction before `pc` is the one that runs, or the next one to
+/// run. After a jump it is neither until the next one was fetched: rbp tells its
+/// opcode then.
+fn at_or_before(layout: &Layout, registers: &Registers, pc: usize) -> Option<bool> {
+    let opcode = read::<u8>(pc - 4)?;
+    let handler = layout.handler_of(registers.rip);
+    if layout.entries.get(usize::from(opcode)).copied() != handler {
+        return Some(registers.rbp == usize::from(opcode));
+    }
+    // It may have jumped to behind one of its own kind. Before it jumps, and not
+    // after, its operand is in rax.
+    let jumps = opcode == layout.opcodes.jmp || opcode == layout.opcodes.uclo;
+    Some(!jumps || registers.rax == usize::from(read::<u16>(pc - 2)?))
 }
 
 /// The thread that the C frame at `address` runs, if it is that thread's newest.
@@ -151,30 +169,101 @@ fn called(layout: &Layout, stack: Stack, base: usize, link: Link) -> bool {
     }
 }
 
-/// The innermost frame of the stretch that the VM's C frame at `address` owns,
-/// for native code that was called out of it. `rbp` and `rbx` are those of the
-/// VM at the call, the latter where the unwinder could tell.
+/// The innermost frame of the stretch that `cframe` owns, for native code that
+/// the VM called and that returns to `ip`. `rbp` and `rbx` are those of the VM at
+/// the call; `rbx` is only asked for where it matters.
 ///
-/// The interpreter stores base and position before it calls a helper that may
-/// look at them, and then keeps the thread in rbp. Before it calls one that
-/// looks at neither, it only keeps its base in rbp.
-pub fn called_from(layout: &Layout, cframe: CFrame, rbp: usize, rbx: Option<usize>) -> Option<Top> {
+/// The interpreter stores its base before it calls a helper that may look at it,
+/// and then keeps the thread in rbp. Before it calls one that does not, it only
+/// keeps the base in rbp. The position is in rbx, as always; it is stored as
+/// well where an error may want to tell it.
+pub fn called_from(
+    layout: &Layout,
+    cframe: CFrame,
+    ip: usize,
+    rbp: usize,
+    mut rbx: impl FnMut() -> Option<usize>,
+) -> Option<Top> {
     let thread = cframe.thread(layout)?;
     let stack = thread.stack(layout)?;
-    let saved = position(layout, cframe);
-    let kept = (rbp != thread.address() && function_at(layout, stack, rbp).is_some())
-        .then_some((rbp, rbx.unwrap_or(0)));
-    let (base, pc) = match kept {
-        Some(kept) => kept,
-        None => (thread.base(layout)?, saved?),
-    };
-    Some(Top {
+    let base = thread.base(layout)?;
+    let saved = cframe.pc(layout)?;
+    let top = |base: usize, pc: usize| Top {
         cframe,
         thread,
         stack,
         base,
-        pc: within(layout, stack, base, pc),
-    })
+        pc,
+    };
+    let current = |base: usize, pc: usize| within(layout, stack, base, pc) != 0;
+    if rbp != thread.address() && stack.holds(layout, rbp) {
+        match function_at(layout, stack, rbp).map(|kept| (kept, kept.kind(layout))) {
+            // The helper has put results of a built-in in the place of its
+            // frame: the caller's is the innermost one now.
+            None => {
+                let pc = rbx()?;
+                if let Some(below) = returned_to(layout, rbp, pc) {
+                    return Some(top(below, or_start(layout, stack, below, pc)));
+                }
+            }
+            Some((_, None)) => return None,
+            Some((_, Some(Kind::Lua(_)))) => {
+                let pc = rbx()? & !3;
+                // A callee that is being made ready for its call lies there,
+                // too: then the position is the caller's, and was stored.
+                let stored = pc == saved && current(base, pc);
+                if current(rbp, pc) && !stored {
+                    return Some(top(rbp, pc));
+                }
+                return Some(top(base, or_start(layout, stack, base, pc)));
+            }
+            Some((kept, Some(Kind::C | Kind::Builtin(_)))) => {
+                if runs_in(layout, kept, ip)? {
+                    return Some(top(rbp, 0));
+                }
+            }
+        }
+    }
+    let pc = match function_at(layout, stack, base).map(|function| function.kind(layout)) {
+        Some(Some(Kind::Lua(_))) => match rbx().map(|pc| pc & !3) {
+            // It has jumped already when it closes upvalues.
+            Some(pc) if current(base, pc + 4) && closes_upvalues(layout, ip) => pc + 4,
+            Some(pc) if current(base, pc) => pc,
+            _ => saved,
+        },
+        _ => 0,
+    };
+    Some(top(base, or_start(layout, stack, base, pc)))
+}
+
+/// The base of the caller of the frame at `base`, by the link `word` that its
+/// frame had.
+fn returned_to(layout: &Layout, base: usize, word: usize) -> Option<usize> {
+    match Link::decode(word)? {
+        Link::Lua { pc } => {
+            let below = lua_caller(layout, base, pc)?;
+            let caller = Callee::of(layout, below)?;
+            matches!(caller, Callee::Function(function)
+                if matches!(function.kind(layout), Some(Kind::Lua(proto))
+                    if proto.holds(layout, pc) == Some(true)))
+            .then_some(below)
+        }
+        Link::Pcall(delta) => base.checked_sub(delta),
+        _ => None,
+    }
+}
+
+fn closes_upvalues(layout: &Layout, ip: usize) -> bool {
+    let start = layout.entries.get(usize::from(layout.opcodes.uclo));
+    start.copied() == layout.handler_of(ip)
+}
+
+/// Whether `ip` lies in the machine code of a built-in, or of the bytecode by
+/// which C functions are called.
+fn runs_in(layout: &Layout, function: Function, ip: usize) -> Option<bool> {
+    let opcode = read::<u8>(function.header(layout)?)?;
+    let start = *layout.entries.get(usize::from(opcode))?;
+    Some(layout.handler_of(ip)? == start)
 }
 
 /// The stretch that `cframe` owns below a boundary, at `base`.
@@ -185,12 +274,8 @@ pub fn below_boundary(layout: &Layout, cframe: CFrame, thread: Thread, base: usi
         thread,
         stack,
         base,
-        pc: within(layout, stack, base, position(layout, cframe)?),
+        pc: within(layout, stack, base, cframe.pc(layout)?),
     })
-}
-
-fn position(layout: &Layout, cframe: CFrame) -> Option<usize> {
-    cframe.pc(layout)
 }
 
 /// `pc` if it is one of the function at `base`, else 0: the VM puts other values
@@ -199,6 +284,18 @@ fn within(layout: &Layout, stack: Stack, base: usize, pc: usize) -> usize {
     function_at(layout, stack, base)
         .and_then(|function| match function.kind(layout)? {
             Kind::Lua(proto) => proto.holds(layout, pc)?.then_some(pc),
+            _ => None,
+        })
+        .unwrap_or(0)
+}
+
+/// `pc` if it lies in the Lua function at `base`, else the start of that
+/// function: one that has a frame and no position is about to be called.
+fn or_start(layout: &Layout, stack: Stack, base: usize, pc: usize) -> usize {
+    function_at(layout, stack, base)
+        .and_then(|function| match function.kind(layout)? {
+            Kind::Lua(proto) if proto.holds(layout, pc)? => Some(pc),
+            Kind::Lua(proto) => Some(proto.bytecode(layout) + 4),
             _ => None,
         })
         .unwrap_or(0)

@@ -11,11 +11,12 @@
 
 use super::layout::{Family, Layout, StateNumbering, StringLayout};
 use super::lines;
-use super::objects::{Callee, Function, Kind, SLOT, Thread};
+use super::objects::{Callee, Function, Kind, Proto, SLOT, Thread};
+use super::opcodes::{LESSONS, Opcodes};
 use crate::memory::read;
 use mlua::ffi;
 use std::collections::BTreeSet;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::ops::Range;
 
@@ -94,6 +95,7 @@ pub unsafe fn probe(
         entries: Vec::new(),
         cframe_size: 0,
         string: StringLayout { len: 0, text: 0 },
+        opcodes: Opcodes::default(),
     };
     layout.global = layout
         .reference(state as usize + at.state_glref)
@@ -131,6 +133,9 @@ pub unsafe fn probe(
     layout.string = unsafe { find_string(state) }.ok_or(NotFound("the text of a string"))?;
     // SAFETY: as above.
     unsafe { check_proto(state, &layout) }.ok_or(NotFound("the lines of a function"))?;
+    // SAFETY: as above.
+    layout.opcodes =
+        unsafe { learn_opcodes(state, &layout) }.ok_or(NotFound("the numbers of a few opcodes"))?;
     Ok(layout)
 }
 
@@ -306,35 +311,43 @@ unsafe fn find_string(state: *mut ffi::lua_State) -> Option<StringLayout> {
     only(found?.into_iter()).map(|(len, text)| StringLayout { len, text })
 }
 
+/// Compiles `source`, runs it, and leaves the function that it returns on the
+/// stack. Its address; `None`, with something else on the stack, if it failed.
+unsafe fn compile(state: *mut ffi::lua_State, source: &CStr, name: &CStr) -> Option<usize> {
+    // SAFETY: the caller's promise: a live state with room on its stack.
+    unsafe {
+        let loaded =
+            ffi::luaL_loadbuffer(state, source.as_ptr(), source.count_bytes(), name.as_ptr());
+        (loaded == 0 && ffi::lua_pcall(state, 0, 1, 0) == 0)
+            .then(|| ffi::lua_topointer(state, -1) as usize)
+    }
+}
+
+/// The prototype of the function at `address`.
+fn proto_of(layout: &Layout, address: usize) -> Option<Proto> {
+    match Function::at(layout, address)?.kind(layout)? {
+        Kind::Lua(proto) => Some(proto),
+        _ => None,
+    }
+}
+
 /// A function of known source must read as what it is.
 unsafe fn check_proto(state: *mut ffi::lua_State, layout: &Layout) -> Option<()> {
-    const SOURCE: &[u8] = b"local a\n\nreturn function(x)\n local y = x + 1\n\n return y\nend";
-    const NAME: &[u8] = b"@sysprof.probe\0";
+    const SOURCE: &CStr = c"local a\n\nreturn function(x)\n local y = x + 1\n\n return y\nend";
+    const NAME: &CStr = c"@sysprof.probe";
     const FIRST: u32 = 3;
     const LINES: [u32; 4] = [3, 4, 6, 7];
     // SAFETY: a live state; the function stays on its stack while it is read.
     unsafe {
         let top = ffi::lua_gettop(state);
-        let loaded = ffi::luaL_loadbufferx(
-            state,
-            SOURCE.as_ptr().cast(),
-            SOURCE.len(),
-            NAME.as_ptr().cast(),
-            std::ptr::null(),
-        ) == 0
-            && ffi::lua_pcall(state, 0, 1, 0) == 0;
-        let good = loaded
-            .then(|| reads_as_written(layout, ffi::lua_topointer(state, -1) as usize, NAME))
-            .flatten();
+        let good = compile(state, SOURCE, NAME)
+            .and_then(|function| proto_of(layout, function))
+            .and_then(|proto| reads_as_written(layout, proto));
         ffi::lua_settop(state, top);
         return good;
     }
 
-    fn reads_as_written(layout: &Layout, function: usize, name: &[u8]) -> Option<()> {
-        let function = Function::at(layout, function)?;
-        let Kind::Lua(proto) = function.kind(layout)? else {
-            return None;
-        };
+    fn reads_as_written(layout: &Layout, proto: Proto) -> Option<()> {
         let mut text = [0; 64];
         let text = proto.chunkname(layout)?.copy_to(&mut text)?;
         let first = proto.bytecode(layout);
@@ -342,7 +355,7 @@ unsafe fn check_proto(state: *mut ffi::lua_State, layout: &Layout) -> Option<()>
         let lines: BTreeSet<u32> = (1..=size)
             .map(|index| lines::line_before(layout, proto, first + 4 * index))
             .collect();
-        let good = text == &name[..name.len() - 1]
+        let good = text == NAME.to_bytes()
             && proto.first_line(layout)? == FIRST
             && proto.line_count(layout)? == LINES[3] - FIRST
             && (3..16).contains(&size)
@@ -351,5 +364,26 @@ unsafe fn check_proto(state: *mut ffi::lua_State, layout: &Layout) -> Option<()>
             && lines.contains(&LINES[2])
             && proto.constants(layout)? > proto.address();
         good.then_some(())
+    }
+}
+
+/// Learns the opcodes from functions that are compiled for it.
+unsafe fn learn_opcodes(state: *mut ffi::lua_State, layout: &Layout) -> Option<Opcodes> {
+    // SAFETY: a live state; the functions stay on its stack while they are read.
+    unsafe {
+        let top = ffi::lua_gettop(state);
+        if ffi::lua_checkstack(state, LESSONS.len() as c_int + 2) == 0 {
+            return None;
+        }
+        let protos = LESSONS
+            .map(|source| compile(state, source, c"=sysprof").and_then(|f| proto_of(layout, f)));
+        let opcodes = match protos {
+            [Some(a), Some(b), Some(c), Some(d), Some(e), Some(f)] => {
+                Opcodes::learned(layout, [a, b, c, d, e, f])
+            }
+            _ => None,
+        };
+        ffi::lua_settop(state, top);
+        opcodes
     }
 }
