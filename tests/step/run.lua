@@ -1,0 +1,17 @@
+-- Steps through one program and prints what came of it.
+-- Usage: luajit run.lua PROGRAM.lua [jit]
+local stepper = require "sysprof_stepper"
+local program, compiled = arg[1], arg[2] == "jit"
+
+if not compiled then jit.off() end
+local body = assert(loadfile(program))()
+local counts, wrong = stepper.check(body, compiled)
+if not counts then
+  io.stderr:write(wrong, "\n")
+  os.exit(2)
+end
+local names = {}
+for name in pairs(counts) do names[#names + 1] = name end
+table.sort(names)
+for _, name in ipairs(names) do print(name, counts[name]) end
+io.write(wrong)
