@@ -15,6 +15,9 @@ use mlua::{Lua, MultiValue, Result, Table, UserData, Value, ffi};
 use std::ffi::c_int;
 use std::path::PathBuf;
 
+/// Where a VM keeps its guard.
+const GUARD: &str = "sysprof.guard";
+
 /// Ends the session when its VM is closed.
 struct Guard {
     global: usize,
@@ -75,7 +78,7 @@ fn parse(arguments: &MultiValue) -> Parsed<Options> {
         Some(other) => {
             return Err(Misuse(format!(
                 "start takes a table of options, not a {}",
-                other.type_name()
+                type_name(other)
             )));
         }
     };
@@ -85,14 +88,14 @@ fn parse(arguments: &MultiValue) -> Parsed<Options> {
         let Value::String(key) = key else {
             return Err(Misuse(format!(
                 "unknown option of type {}",
-                key.type_name()
+                type_name(&key)
             )));
         };
         let key = key.to_string_lossy();
         match key.as_ref() {
             "mode" => options.mode = one_of(&value, "mode", &MODES)?,
             "interval" => options.interval = options::interval(number(&value, "interval")?)?,
-            "path" => options.path = path(&value)?,
+            "path" => options.path = Some(path(&value)?),
             "depth" => options.depth = options::depth(number(&value, "depth")?)?,
             "clock" => {
                 options.clock = one_of(&value, "clock", &ClockChoice::ALL.map(|c| (c.name(), c)))?;
@@ -114,10 +117,19 @@ const MODES: [(&str, Mode); 3] = [
     ("C", Mode::Callgraph),
 ];
 
+/// A value's type as Lua calls it; to mlua a whole number is an integer.
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Integer(_) => "number",
+        Value::LightUserData(_) => "userdata",
+        other => other.type_name(),
+    }
+}
+
 fn wrong_type(option: &str, wanted: &str, value: &Value) -> Misuse {
     Misuse(format!(
         "option '{option}' must be {wanted}, not a {}",
-        value.type_name()
+        type_name(value)
     ))
 }
 
@@ -374,7 +386,11 @@ pub unsafe extern "C-unwind" fn luaopen_sysprof_core(state: *mut ffi::lua_State)
                     })
                     .unwrap_or(0);
             })?;
-            lua.set_named_registry_value("sysprof.guard", lua.create_userdata(Guard { global })?)?;
+            // A module that is loaded again finds the first one's guard: were it
+            // replaced, its collection would end the session.
+            if lua.named_registry_value::<Value>(GUARD)?.is_nil() {
+                lua.set_named_registry_value(GUARD, lua.create_userdata(Guard { global })?)?;
+            }
             Ok(module)
         })
     }

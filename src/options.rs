@@ -5,13 +5,13 @@
 
 use crate::clock::{self, Kind};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// "D": counts of VM states, no stream.
+    /// "D": counts of VM states, and a stream of them only if a path is given.
     Default,
     /// "L": the innermost frame of each sample.
     Leaf,
@@ -81,8 +81,8 @@ pub struct Options {
     pub mode: Mode,
     /// Time between samples.
     pub interval: Duration,
-    /// The file that the stream goes to, unless the mode has none.
-    pub path: PathBuf,
+    /// The file that the stream goes to, if one was named.
+    pub path: Option<PathBuf>,
     /// Frames that a stack has at most; of a deeper one the innermost are kept.
     pub depth: usize,
     /// The clock.
@@ -94,9 +94,21 @@ impl Default for Options {
         Options {
             mode: Mode::Default,
             interval: DEFAULT_INTERVAL,
-            path: PathBuf::from(DEFAULT_PATH),
+            path: None,
             depth: DEFAULT_DEPTH,
             clock: ClockChoice::Auto,
+        }
+    }
+}
+
+impl Options {
+    /// The file that the stream goes to, if there is one: modes with stacks
+    /// always have a stream.
+    pub fn output(&self) -> Option<&Path> {
+        match (&self.path, self.mode) {
+            (Some(path), _) => Some(path),
+            (None, Mode::Default) => None,
+            (None, Mode::Leaf | Mode::Callgraph) => Some(Path::new(DEFAULT_PATH)),
         }
     }
 }
@@ -165,6 +177,18 @@ mod tests {
                 "{message}"
             );
         }
+    }
+
+    #[test]
+    fn only_mode_d_has_no_stream_of_its_own() {
+        let mut options = Options::default();
+        assert_eq!(options.output(), None);
+        options.mode = Mode::Leaf;
+        assert_eq!(options.output(), Some(Path::new(DEFAULT_PATH)));
+        options.path = Some("named".into());
+        assert_eq!(options.output(), Some(Path::new("named")));
+        options.mode = Mode::Default;
+        assert_eq!(options.output(), Some(Path::new("named")));
     }
 
     #[test]

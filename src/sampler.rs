@@ -142,6 +142,17 @@ impl Attached {
         // SAFETY: stopping a clock is a system call; a handler that runs
         // meanwhile only asks it for weights.
         unsafe { (*(*self.0).inner.get()).clock.stop() };
+        self.release()
+    }
+
+    /// In the child of a fork: takes the sampler back and leaves the clock
+    /// alone. A perf event is one and the same in both processes, and stopping
+    /// it here would stop the parent's.
+    pub fn detach_in_child(self) -> Box<Sampler> {
+        self.release()
+    }
+
+    fn release(self) -> Box<Sampler> {
         CURRENT.store(std::ptr::null_mut(), Ordering::SeqCst);
         while INSIDE.load(Ordering::SeqCst) != 0 {
             std::hint::spin_loop();
@@ -290,7 +301,7 @@ fn look(
 
 fn finish(inner: &mut Inner, counters: &Counters, found: Found, waiting: &Waiting) {
     let stack = match &mut inner.recording {
-        None => found.stack.and(Err(Reason::Mode)),
+        None => found.stack,
         Some(recording) => {
             let context = Context {
                 layout: inner.walker.layout(),

@@ -24,7 +24,7 @@ use crate::vm::probe::NotFound;
 use ljp::encode::Cursor;
 use once_cell::sync::Lazy;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -190,7 +190,7 @@ extern "C" fn in_child() {
             ..
         } = session;
         // Closes a perf event's descriptor; timers were not inherited.
-        drop(attached.detach());
+        drop(attached.detach_in_child());
         drop((signal, trap, faults));
         if let Some((writer, _)) = output {
             writer.abandon();
@@ -274,9 +274,9 @@ impl Session {
         }
         .map_err(Error::Clock)?;
         let kind = clock.kind();
-        let output = match options.mode {
-            Mode::Default => None,
-            Mode::Leaf | Mode::Callgraph => Some(Output::open(options, &host, kind)?),
+        let output = match options.output() {
+            None => None,
+            Some(path) => Some(Output::open(path, options, &host, kind)?),
         };
         let trap = if is_traced() {
             None
@@ -306,7 +306,7 @@ impl Session {
                 let interner = Interner::new(options.depth);
                 (
                     Some(Recording::new(interner, output.producer, signals, started)),
-                    Some((output.writer, options.path.clone())),
+                    Some((output.writer, output.path)),
                 )
             }
         };
@@ -386,19 +386,17 @@ impl Session {
 
 /// The file of a session, opened and begun.
 struct Output {
+    path: PathBuf,
     writer: Writer,
     producer: ring::Producer,
 }
 
 impl Output {
-    fn open(options: &Options, host: &Host, clock: Kind) -> Result<Output, Error> {
+    fn open(path: &Path, options: &Options, host: &Host, clock: Kind) -> Result<Output, Error> {
         let file_error = |error: std::io::Error| {
-            Error::File(
-                options.path.clone(),
-                error.raw_os_error().unwrap_or(libc::EIO),
-            )
+            Error::File(path.into(), error.raw_os_error().unwrap_or(libc::EIO))
         };
-        let file = writer::create(&options.path).map_err(file_error)?;
+        let file = writer::create(path).map_err(file_error)?;
         let (mut producer, consumer) = ring::ring(ring_size(options.depth));
         let mut bytes = vec![0; 64 * 1024];
         let mut put = |encode: &dyn Fn(&mut Cursor)| {
@@ -424,7 +422,11 @@ impl Output {
         producer.publish();
         let writer = Writer::start(file, consumer)
             .map_err(|error| Error::Thread(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        Ok(Output { writer, producer })
+        Ok(Output {
+            path: path.into(),
+            writer,
+            producer,
+        })
     }
 }
 

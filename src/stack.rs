@@ -287,6 +287,10 @@ impl Walker {
             Err(Stop::Failed(_)) if in_vm => return Look::Moving,
             Err(Stop::Failed(reason)) => Err(reason),
         };
+        let stack = match self.extent {
+            Extent::State => stack.and(Err(Reason::Mode)),
+            Extent::Leaf | Extent::Full(_) => stack,
+        };
         Look::Found(Found {
             state: doing.state(top),
             stack,
