@@ -19,7 +19,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CARGO_TEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test)
 export HOST
 
-.PHONY: help build luajit matrix matrix-ci env demo test rust-test specs specs-matrix specs-ci soak bench step step-ci step-matrix lint clean
+.PHONY: help build luajit matrix matrix-ci env demo test rust-test specs specs-matrix specs-ci soak bench step step-host step-ci lint clean
 
 help: ## lists the targets
 	@echo "usage: make TARGET [HOST=$(HOST)]"
@@ -48,7 +48,7 @@ env: ## prints the shell's settings: eval "$$(make -s env)"
 demo: build luajit ## profiles luacheck at work, leaves flamegraph.svg
 	@scripts/demo.sh
 
-test: build luajit rust-test step specs ## runs every test
+test: build luajit rust-test step-host specs ## runs every test
 
 rust-test: build luajit
 	cargo $(CARGO_TEST) --workspace
@@ -68,14 +68,14 @@ soak: build luajit ## runs each program of spec/programs under the profiler for 
 bench: build luajit ## measures what profiling costs and delivers
 	@scripts/bench.sh
 
-step: build luajit ## checks the stack at every machine instruction of the test programs, in HOST
+step: build matrix ## checks the stack at every machine instruction of the test programs, in every LuaJIT
+	@scripts/step.sh $(HOSTS)
+
+step-host: build luajit ## the same in HOST only
 	@scripts/step.sh $(HOST)
 
 step-ci: build matrix-ci ## the same in the other LuaJITs that CI has time for
 	@scripts/step.sh $(filter-out $(HOST),$(CI_HOSTS))
-
-step-matrix: build matrix ## the same in every LuaJIT
-	@scripts/step.sh $(HOSTS)
 
 lint: ## formatting and clippy, with warnings as errors
 	cargo fmt --all --check

@@ -108,18 +108,24 @@ fn settled(layout: &Layout, registers: &Registers) -> Option<Top> {
 }
 
 /// Whether the instruction before `pc` is the one that runs, or the next one to
-/// run. After a jump it is neither until the next one was fetched: rbp tells its
-/// opcode then.
+/// run. After a jump it is neither until the next one was fetched: then rax has
+/// that instruction, or its operand, and rbp its opcode.
 fn at_or_before(layout: &Layout, registers: &Registers, pc: usize) -> Option<bool> {
-    let opcode = read::<u8>(pc - 4)?;
+    let instruction = read::<u32>(pc - 4)?;
+    let opcode = (instruction & 0xff) as u8;
+    let operand = instruction >> 16;
+    let rax = registers.rax;
     let handler = layout.handler_of(registers.rip);
     if layout.entries.get(usize::from(opcode)).copied() != handler {
-        return Some(registers.rbp == usize::from(opcode));
+        return Some(
+            registers.rbp == usize::from(opcode)
+                && (rax == instruction as usize || rax == operand as usize),
+        );
     }
     // It may have jumped to behind one of its own kind. Before it jumps, and not
     // after, its operand is in rax.
     let jumps = opcode == layout.opcodes.jmp || opcode == layout.opcodes.uclo;
-    Some(!jumps || registers.rax == usize::from(read::<u16>(pc - 2)?))
+    Some(!jumps || rax == operand as usize)
 }
 
 /// The thread that the C frame at `address` runs, if it is that thread's newest.
