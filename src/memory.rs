@@ -3,10 +3,11 @@
 //! Knows: how to load from any address without crashing, and whose fault a
 //! SIGSEGV or SIGBUS is. Must not know: what the bytes mean.
 //!
-//! Every load of the host's memory goes through a handful of fixed
-//! instructions below. When one of them faults, the fault handler finds the
-//! faulting address of *code* between two labels and resumes at the label that
-//! reports failure. Any other fault belongs to the host and is passed on to
+//! Every load of the host's memory is one of a few kinds of fixed instruction
+//! below, and each place that such an instruction was compiled into is in a
+//! table: the instruction's address, and where to go on if it faults. The fault
+//! handler looks the faulting instruction up there and resumes where the load is
+//! known to have failed. Any other fault belongs to the host and is passed on to
 //! whoever was there before us.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,96 +45,93 @@ mod imp {
     use super::{FAULTS, Word};
     use std::sync::atomic::Ordering;
 
-    // Value in rax, 1 in edx for success. `sysprof_loads` to `sysprof_loads_end`
-    // holds nothing that can fault but loads from the address in rdi.
-    std::arch::global_asm!(
-        ".pushsection .text.sysprof_loads,\"ax\",@progbits",
-        ".hidden sysprof_load64",
-        ".hidden sysprof_load32",
-        ".hidden sysprof_load16",
-        ".hidden sysprof_load8",
-        ".hidden sysprof_copy",
-        ".hidden sysprof_loads",
-        ".hidden sysprof_loads_end",
-        ".hidden sysprof_load_failed",
-        ".globl sysprof_load64, sysprof_load32, sysprof_load16, sysprof_load8, sysprof_copy",
-        ".globl sysprof_loads, sysprof_loads_end, sysprof_load_failed",
-        ".balign 16",
-        "sysprof_loads:",
-        "sysprof_load64:",
-        "mov rax, [rdi]",
-        "mov edx, 1",
-        "ret",
-        ".balign 16",
-        "sysprof_load32:",
-        "mov eax, [rdi]",
-        "mov edx, 1",
-        "ret",
-        ".balign 16",
-        "sysprof_load16:",
-        "movzx eax, word ptr [rdi]",
-        "mov edx, 1",
-        "ret",
-        ".balign 16",
-        "sysprof_load8:",
-        "movzx eax, byte ptr [rdi]",
-        "mov edx, 1",
-        "ret",
-        ".balign 16",
-        // rdi: to, rsi: from, rdx: length. Only the source can fault.
-        "sysprof_copy:",
-        "mov rcx, rdx",
-        "rep movsb",
-        "mov edx, 1",
-        "ret",
-        "sysprof_loads_end:",
-        "sysprof_load_failed:",
-        "xor eax, eax",
-        "xor edx, edx",
-        "ret",
-        ".popsection",
-    );
-
+    /// Where one load is, and where it goes on after a fault; both relative to
+    /// the place that they are written in, as the code is relocated.
     #[repr(C)]
-    struct Loaded {
-        value: u64,
-        ok: u64,
+    struct Fixup {
+        load: i32,
+        resume: i32,
     }
 
     unsafe extern "C" {
-        fn sysprof_load64(address: usize) -> Loaded;
-        fn sysprof_load32(address: usize) -> Loaded;
-        fn sysprof_load16(address: usize) -> Loaded;
-        fn sysprof_load8(address: usize) -> Loaded;
-        fn sysprof_copy(to: *mut u8, from: usize, len: usize) -> Loaded;
-        static sysprof_loads: u8;
-        static sysprof_loads_end: u8;
-        static sysprof_load_failed: u8;
+        // The linker's bounds of the section that the loads below write to.
+        #[link_name = "__start_sysprof_fixups"]
+        static FIXUPS: Fixup;
+        #[link_name = "__stop_sysprof_fixups"]
+        static FIXUPS_END: Fixup;
     }
 
     macro_rules! word {
-        ($ty:ty, $load:ident) => {
+        ($ty:ty, $instruction:literal) => {
             impl Word for $ty {
-                #[inline]
+                #[inline(always)]
                 fn load(address: usize) -> Option<$ty> {
-                    // SAFETY: the routine loads from `address` and touches
-                    // nothing else; a fault makes it return `ok == 0`.
-                    let loaded = unsafe { $load(address) };
-                    (loaded.ok != 0).then_some(loaded.value as $ty)
+                    let value: u64;
+                    let failed: u64;
+                    // SAFETY: one load from `address`, which the fault handler
+                    // steps over by the table; registers as declared.
+                    unsafe {
+                        std::arch::asm!(
+                            "mov {failed:e}, 1",
+                            concat!("2: ", $instruction),
+                            "xor {failed:e}, {failed:e}",
+                            "3:",
+                            ".pushsection sysprof_fixups, \"aR\", @progbits",
+                            ".long 2b - .",
+                            ".long 3b - .",
+                            ".popsection",
+                            value = out(reg) value,
+                            failed = out(reg) failed,
+                            address = in(reg) address,
+                            options(nostack, readonly),
+                        );
+                    }
+                    (failed == 0).then_some(value as $ty)
                 }
             }
         };
     }
-    word!(u64, sysprof_load64);
-    word!(u32, sysprof_load32);
-    word!(u16, sysprof_load16);
-    word!(u8, sysprof_load8);
+    word!(u64, "mov {value}, [{address}]");
+    word!(u32, "mov {value:e}, [{address}]");
+    word!(u16, "movzx {value:e}, word ptr [{address}]");
+    word!(u8, "movzx {value:e}, byte ptr [{address}]");
 
     /// Copies `to.len()` bytes from `from`; false if not all could be read.
     pub fn copy(to: &mut [u8], from: usize) -> bool {
+        let left: usize;
         // SAFETY: the destination is ours and large enough; the source may
-        // fault, which the routine reports.
-        unsafe { sysprof_copy(to.as_mut_ptr(), from, to.len()).ok != 0 }
+        // fault, which ends the copy early.
+        unsafe {
+            std::arch::asm!(
+                "2: rep movsb",
+                "3:",
+                ".pushsection sysprof_fixups, \"aR\", @progbits",
+                ".long 2b - .",
+                ".long 3b - .",
+                ".popsection",
+                inout("rcx") to.len() => left,
+                inout("rdi") to.as_mut_ptr() => _,
+                inout("rsi") from => _,
+                options(nostack),
+            );
+        }
+        left == 0
+    }
+
+    /// Where the load at `rip` goes on after a fault, if there is a load.
+    fn resume(rip: usize) -> Option<usize> {
+        let mut entry = &raw const FIXUPS;
+        while entry < &raw const FIXUPS_END {
+            // SAFETY: within the section's bounds, which holds such entries.
+            let fixup = unsafe { &*entry };
+            let at =
+                |offset: &i32| (&raw const *offset as usize).wrapping_add_signed(*offset as isize);
+            if at(&fixup.load) == rip {
+                return Some(at(&fixup.resume));
+            }
+            entry = entry.wrapping_add(1);
+        }
+        None
     }
 
     /// If the fault in `context` is that of a load of this module, makes the
@@ -145,12 +143,11 @@ mod imp {
         // SAFETY: the caller's promise.
         let registers = unsafe { &mut (*context).uc_mcontext.gregs };
         let rip = registers[libc::REG_RIP as usize] as usize;
-        let loads = &raw const sysprof_loads as usize..&raw const sysprof_loads_end as usize;
-        if !loads.contains(&rip) {
+        let Some(resume) = resume(rip) else {
             return false;
-        }
+        };
         FAULTS.fetch_add(1, Ordering::Relaxed);
-        registers[libc::REG_RIP as usize] = &raw const sysprof_load_failed as i64;
+        registers[libc::REG_RIP as usize] = resume as i64;
         true
     }
 }

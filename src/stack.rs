@@ -11,6 +11,7 @@ use crate::memory;
 use crate::native::unwind::{NativeFrame, Step, Unwinder};
 use crate::registers::Registers;
 use crate::vm::frames::{self, Broken, End, Frame};
+use crate::vm::known::Known;
 use crate::vm::layout::{Layout, StateNumbering};
 use crate::vm::objects::{CFrame, Identity, Kind, Proto, Thread};
 use crate::vm::place::{self, Place, Top};
@@ -108,6 +109,7 @@ impl Frames {
 
     /// Adds a frame; false if no more are wanted. Never allocates: the limit is
     /// below the capacity.
+    #[inline(always)]
     fn push(&mut self, frame: RawFrame) -> bool {
         if self.frames.len() < self.limit {
             self.frames.push(frame);
@@ -175,6 +177,7 @@ impl Doing {
 pub struct Walker {
     layout: Layout,
     traces: Traces,
+    known: Known,
     unwinder: Unwinder,
     extent: Extent,
     frames: Frames,
@@ -203,6 +206,7 @@ impl From<Broken> for Stop {
 struct Walk<'w> {
     layout: &'w Layout,
     traces: &'w mut Traces,
+    known: &'w mut Known,
     unwinder: &'w mut Unwinder,
     extent: Extent,
     frames: &'w mut Frames,
@@ -211,6 +215,8 @@ struct Walk<'w> {
     /// Where the stretch below goes on: the thread, and the base in it.
     carried: Option<(Thread, usize)>,
     native_frames: usize,
+    /// Whether compiled code runs, or has called what runs.
+    in_trace: bool,
     last_cframe: Option<CFrame>,
     /// Where the innermost native frame returns to.
     first_caller: usize,
@@ -228,6 +234,7 @@ impl Walker {
         Walker {
             layout,
             traces: Traces::default(),
+            known: Known::default(),
             unwinder,
             extent,
             frames: Frames::new(limit),
@@ -257,6 +264,7 @@ impl Walker {
     /// Looks at the stack of the thread that was interrupted at `registers`.
     pub fn look(&mut self, registers: &Registers) -> Look {
         self.frames.clear();
+        self.known.begin();
         let Some(doing) = Doing::read(&self.layout) else {
             return Look::Found(Found {
                 state: VmState::Interp,
@@ -266,12 +274,14 @@ impl Walker {
         let mut walk = Walk {
             layout: &self.layout,
             traces: &mut self.traces,
+            known: &mut self.known,
             unwinder: &mut self.unwinder,
             extent: self.extent,
             frames: &mut self.frames,
             top: None,
             carried: None,
             native_frames: 0,
+            in_trace: false,
             last_cframe: None,
             first_caller: 0,
         };
@@ -306,6 +316,7 @@ impl Walk<'_> {
             bp: registers.rbp,
             innermost: true,
         };
+        self.in_trace = self.jit_base().is_some_and(|base| base != 0);
         let interpreter = self.layout.interpreter.clone();
         if interpreter.contains(&at.ip) {
             let cframe = match doing {
@@ -325,8 +336,11 @@ impl Walk<'_> {
             at = self.below(cframe)?;
         }
         // Compiled code says that it runs a few instructions after it has begun.
-        let unknown = self.unwinder.module_of(at.ip).is_none();
-        if at.innermost && unknown && self.may_be_trace() && !matches!(doing, Doing::Trace(_)) {
+        if at.innermost
+            && !matches!(doing, Doing::Trace(_))
+            && self.may_be_trace()
+            && self.unwinder.module_of(at.ip).is_none()
+        {
             return Err(Stop::Moving);
         }
         loop {
@@ -346,7 +360,7 @@ impl Walk<'_> {
             if self.layout.interpreter.contains(&at.ip) {
                 return Ok(at);
             }
-            if self.unwinder.module_of(at.ip).is_none() && self.may_be_trace() {
+            if self.may_be_trace() && self.unwinder.module_of(at.ip).is_none() {
                 return Ok(at);
             }
             self.push_native(RawFrame::Native {
@@ -401,7 +415,7 @@ impl Walk<'_> {
 
     /// Compiled code can only lie above the first stretch.
     fn may_be_trace(&self) -> bool {
-        self.top.is_none() && self.carried.is_none() && self.jit_base().is_some_and(|b| b != 0)
+        self.in_trace && self.top.is_none() && self.carried.is_none()
     }
 
     /// The native frames above have led to a return address in the VM's code.
@@ -501,9 +515,9 @@ impl Walk<'_> {
         let layout = self.layout;
         let mut first = Some(Entry { trace, ancestor });
         let (extent, frames, innermost) = (self.extent, &mut *self.frames, &mut self.top);
-        let mut visit = |frame: Frame| {
+        let visit = |frame: Frame| {
             if innermost.is_none() {
-                *innermost = Some(frame.kind);
+                *innermost = Some(frame.body.kind);
             }
             let entry = first.take().unwrap_or_default();
             match extent {
@@ -519,7 +533,7 @@ impl Walk<'_> {
             }
         };
         self.last_cframe = Some(top.cframe);
-        match frames::walk(layout, top.stack, top.base, top.pc, &mut visit)? {
+        match frames::walk(layout, self.known, top.stack, top.base, top.pc, visit)? {
             End::Enough => return Err(Stop::Enough),
             End::Boundary { base } => self.carried = Some((top.thread, base)),
             End::Bottom => self.carried = Some((top.thread, top.stack.bottom(layout))),
@@ -565,8 +579,9 @@ struct Entry {
 }
 
 /// The raw form of a frame of Lua's; `None` if it could not be read.
+#[inline(always)]
 fn raw(layout: &Layout, frame: Frame, entry: Entry) -> Option<RawFrame> {
-    Some(match frame.kind {
+    Some(match frame.body.kind {
         Kind::Lua(proto) => {
             // Of a trace's innermost frame it is known where the trace begins.
             let start = entry.trace.and_then(|trace| trace.start(layout));
@@ -578,7 +593,7 @@ fn raw(layout: &Layout, frame: Frame, entry: Entry) -> Option<RawFrame> {
             };
             RawFrame::Lua {
                 proto,
-                identity: proto.identity(layout)?,
+                identity: frame.body.identity,
                 pc,
                 compiled: entry.trace,
                 ancestor: entry.ancestor,

@@ -7,6 +7,7 @@
 //! entered from C. Below it, the thread's stack goes on with the stretch of an
 //! older C frame.
 
+use super::known::{Body, Known};
 use super::layout::{Family, Layout};
 use super::objects::{Callee, Function, Kind, SLOT, Stack};
 use crate::memory::read;
@@ -72,7 +73,7 @@ pub struct Frame {
     /// What was called.
     pub function: Function,
     /// What that is made of.
-    pub kind: Kind,
+    pub body: Body,
     /// For Lua functions the address of the next instruction.
     pub pc: usize,
     /// Its base.
@@ -110,10 +111,11 @@ pub enum End {
 /// Where the chain of frames breaks.
 pub fn walk(
     layout: &Layout,
+    known: &mut Known,
     stack: Stack,
     mut base: usize,
     mut pc: usize,
-    visit: &mut dyn FnMut(Frame) -> bool,
+    mut visit: impl FnMut(Frame) -> bool,
 ) -> Result<End, Broken> {
     let bottom = stack.bottom(layout);
     let mut innermost = true;
@@ -136,16 +138,16 @@ pub fn walk(
         if !matches!(link, Link::Vararg(_))
             && let Callee::Function(function) = callee
         {
-            let kind = function.kind(layout).ok_or(Broken::Inconsistent)?;
-            if let Kind::Lua(proto) = kind
+            let body = known.body(layout, function).ok_or(Broken::Inconsistent)?;
+            if let Kind::Lua(proto) = body.kind
                 && pc != 0
-                && !proto.holds(layout, pc).ok_or(Broken::Unreadable)?
+                && !proto.spans(layout, body.sizebc, pc)
             {
                 return Err(Broken::Inconsistent);
             }
             let frame = Frame {
                 function,
-                kind,
+                body,
                 pc,
                 base,
             };

@@ -5,10 +5,11 @@
 //!
 //! The layout of objects (`layout`) comes in two families; what differs between
 //! releases within a family is found by `probe`. `objects` are typed views,
-//! `opcodes` the few that matter, `frames` walks one Lua stack, `place` finds its innermost frame at any
+//! `opcodes` the few that matter, `frames` walks one Lua stack (`known` saves it work), `place` finds its innermost frame at any
 //! instruction, `trace` looks into JIT-compiled code.
 
 pub mod frames;
+pub mod known;
 pub mod layout;
 pub mod lines;
 pub mod names;

@@ -177,17 +177,11 @@ impl Function {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Proto(usize);
 
-/// The fields by which a prototype is told from another one that came to lie at
-/// the same address after it was collected.
+/// What tells a prototype from another one that came to lie at the same address
+/// after it was collected: its chunk's name, its lines and its size, folded into
+/// one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Identity {
-    /// Address of the chunk's name.
-    pub chunkname: usize,
-    /// First line and number of lines, as they lie in memory.
-    pub lines: u64,
-    /// Number of bytecode instructions.
-    pub sizebc: u32,
-}
+pub struct Identity(u64);
 
 impl Proto {
     /// The prototype at `address`, if there is one.
@@ -219,19 +213,28 @@ impl Proto {
     /// Whether `pc`, the address of the next instruction, lies in it.
     #[inline]
     pub fn holds(self, layout: &Layout, pc: usize) -> Option<bool> {
+        Some(self.spans(layout, self.sizebc(layout)?, pc))
+    }
+
+    /// The same, if it has `sizebc` instructions.
+    #[inline]
+    pub fn spans(self, layout: &Layout, sizebc: u32, pc: usize) -> bool {
         let first = self.bytecode(layout);
-        let end = first + 4 * self.sizebc(layout)? as usize;
-        Some(pc > first && pc <= end)
+        pc > first && pc <= first + 4 * sizebc as usize
     }
 
     /// What tells it from others at the same address.
     #[inline]
     pub fn identity(self, layout: &Layout) -> Option<Identity> {
-        Some(Identity {
-            chunkname: layout.reference(self.0 + layout.at.proto_chunkname)?,
-            lines: read(self.0 + layout.at.proto_firstline)?,
-            sizebc: self.sizebc(layout)?,
-        })
+        let chunkname = layout.reference(self.0 + layout.at.proto_chunkname)?;
+        // The hash of the name, before the length in every layout: the name
+        // itself may have been collected, too.
+        let chunk = read::<u32>(chunkname + layout.string.len - 4)?;
+        let lines = read::<u64>(self.0 + layout.at.proto_firstline)?;
+        let size = self.sizebc(layout)?;
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let folded = (u64::from(chunk) << 32 | u64::from(size)).wrapping_mul(ODD);
+        Some(Identity((folded.rotate_left(29) ^ lines).wrapping_mul(ODD)))
     }
 
     /// Line of its definition.
