@@ -3,7 +3,8 @@
 //! Knows: Lua values, and how errors look there. Must not know: how a session
 //! works.
 
-use crate::native::{modules, tables};
+use crate::native::modules::Catalogue;
+use crate::native::tables;
 use crate::options::{self, ClockChoice, Misuse, Mode, Options};
 use crate::session::{self, Error, Host};
 use crate::stream::intern::FunctionNames;
@@ -204,10 +205,10 @@ fn report(lua: &Lua) -> Result<Table> {
 
 /// Finds out about the VM that runs.
 fn look(lua: &Lua) -> std::result::Result<Host, Error> {
-    let modules = modules::loaded();
+    let modules = Catalogue::new();
     let extent_of = |address: usize| {
         let module = modules
-            .iter()
+            .loaded()
             .find(|module| module.range.contains(&address))?;
         let described = tables::describe(module, address)?;
         Some(CodeExtent {

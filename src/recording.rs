@@ -5,8 +5,9 @@
 //!
 //! Runs in the signal handler.
 
+use crate::native::modules::Module;
 use crate::stack::{Found, RawFrame};
-use crate::stream::intern::{Context, Interner};
+use crate::stream::intern::{self, Context, Interner};
 use crate::stream::ring::Producer;
 use crate::stream::writer::Signals;
 use ljp::encode::{Cursor, MAX_SAMPLE};
@@ -72,6 +73,17 @@ impl Recording {
             self.writer.wake();
         }
         stack.map(|_| ())
+    }
+
+    /// Tells the reader of modules that were loaded since the start. Addresses
+    /// that were defined before may be in a module now, or in another one.
+    /// Returns false, and is to be called again, if there is no room.
+    pub fn modules(&mut self, added: &[Module]) -> bool {
+        let told = intern::write_modules(added, &mut self.out);
+        if told {
+            self.interner.new_epoch(&mut self.out);
+        }
+        told
     }
 
     fn put_sample(

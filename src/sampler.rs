@@ -14,17 +14,23 @@
 
 use crate::clock::{self, Clock};
 use crate::counters::Counters;
+use crate::native::watch::Watch;
 use crate::recording::Recording;
 use crate::registers::Registers;
 use crate::signal::KeepErrno;
 use crate::stack::{Found, Look, Walker};
 use crate::stream::intern::{Context, FunctionNames};
+use crate::stream::writer::Signals;
 use ljp::{Reason, VmState};
 use std::cell::UnsafeCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// The most instructions that a sample waits for.
 const MAX_STEPS: u32 = 2000;
+
+/// Nanoseconds between two looks at the modules that the handler asks for.
+const REFRESH_PERIOD: u64 = 5_000_000;
 
 /// The trap flag of x86-64.
 const TRAP_FLAG: i64 = 0x100;
@@ -50,8 +56,8 @@ unsafe impl Sync for Sampler {}
 
 /// What is needed to define frames.
 pub struct Definitions {
-    /// Load bias of each module.
-    pub biases: Vec<usize>,
+    /// Who keeps the modules up to date, and who is to be woken for it.
+    pub modules: Option<(Arc<Watch>, Arc<Signals>)>,
     /// What is known of functions beforehand.
     pub functions: FunctionNames,
 }
@@ -62,6 +68,8 @@ struct Inner {
     definitions: Definitions,
     recording: Option<Recording>,
     waiting: Option<Waiting>,
+    /// When the modules were asked for last.
+    asked: u64,
 }
 
 /// A sample that waits for the VM to reach a frame.
@@ -96,6 +104,7 @@ impl Sampler {
                 definitions,
                 recording,
                 waiting: None,
+                asked: 0,
             }),
         }
     }
@@ -108,8 +117,8 @@ impl Sampler {
     /// Gives signals to this sampler and lets its clock tick.
     ///
     /// # Errors
-    /// What the clock says; the sampler is as before then.
-    pub fn attach(self: Box<Sampler>) -> Result<Attached, (Box<Sampler>, clock::Unavailable)> {
+    /// What the clock says; the sampler is gone then.
+    pub fn attach(self: Box<Sampler>) -> Result<Attached, clock::Unavailable> {
         let sampler = Box::into_raw(self);
         CURRENT.store(sampler, Ordering::SeqCst);
         // SAFETY: no signal is on its way before the clock starts; one that
@@ -118,7 +127,10 @@ impl Sampler {
         let attached = Attached(sampler);
         match started {
             Ok(()) => Ok(attached),
-            Err(unavailable) => Err((attached.detach(), unavailable)),
+            Err(unavailable) => {
+                drop(attached.detach());
+                Err(unavailable)
+            }
         }
     }
 }
@@ -282,6 +294,7 @@ fn look(
             stack: Err(Reason::Unreadable),
         }
     } else {
+        refresh(inner, waiting.now);
         match inner.walker.look(&Registers::of(context)) {
             Look::Found(found) => found,
             Look::Moving if waiting.steps < MAX_STEPS && may_step(sampler, context) => {
@@ -306,7 +319,6 @@ fn finish(inner: &mut Inner, counters: &Counters, found: Found, waiting: &Waitin
             let context = Context {
                 layout: inner.walker.layout(),
                 unwinder: inner.walker.unwinder(),
-                biases: &inner.definitions.biases,
                 functions: &inner.definitions.functions,
             };
             recording.record(
@@ -319,6 +331,31 @@ fn finish(inner: &mut Inner, counters: &Counters, found: Found, waiting: &Waitin
         }
     };
     counters.sample(found.state, stack, waiting.weight);
+}
+
+/// Takes new modules over, and asks for a look at them after code was met that
+/// none of them has.
+fn refresh(inner: &mut Inner, now: u64) {
+    let (Some((watch, writer)), Some(recording)) =
+        (&inner.definitions.modules, &mut inner.recording)
+    else {
+        return;
+    };
+    // There may be code that no module will ever have: one look in a while.
+    if inner.walker.met_unknown_code() && now.saturating_sub(inner.asked) > REFRESH_PERIOD {
+        inner.asked = now;
+        watch.ask();
+        writer.wake();
+    }
+    let Some(mut news) = watch.take() else {
+        return;
+    };
+    if recording.modules(&news.added) {
+        inner.walker.replace_unwinder(&mut news.unwinder);
+        watch.give_back(news);
+    } else {
+        watch.put_back(news);
+    }
 }
 
 /// Whether a trap would come back to us: a blocked one kills the process.

@@ -9,14 +9,15 @@
 use crate::clock::{self, Clock, Kind};
 use crate::counters::Counts;
 use crate::fault::FaultHandlers;
-use crate::native::modules::Module;
+use crate::native::modules::Catalogue;
 use crate::native::unwind::Unwinder;
+use crate::native::watch::{Watch, Watcher};
 use crate::options::{ClockChoice, Misuse, Mode, Options};
 use crate::recording::Recording;
 use crate::sampler::{self, Attached, Definitions, Sampler};
 use crate::signal::{Disposition, Handler};
 use crate::stack::{Extent, Walker};
-use crate::stream::intern::{FunctionNames, Interner, ring_size};
+use crate::stream::intern::{FunctionNames, Interner, ring_size, write_modules};
 use crate::stream::ring;
 use crate::stream::writer::{self, Writer};
 use crate::vm::layout::Layout;
@@ -25,7 +26,7 @@ use ljp::encode::Cursor;
 use once_cell::sync::Lazy;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Why a session could not be started, stopped or written.
@@ -101,7 +102,7 @@ pub struct Host {
     /// Its layout.
     pub layout: Layout,
     /// Modules that were loaded when it was looked at.
-    pub modules: Vec<Module>,
+    pub modules: Catalogue,
     /// Functions that are known by name.
     pub functions: FunctionNames,
     /// What it says its version is.
@@ -274,9 +275,13 @@ impl Session {
         }
         .map_err(Error::Clock)?;
         let kind = clock.kind();
+        let unwinder = Unwinder::new(host.modules.loaded());
         let output = match options.output() {
             None => None,
-            Some(path) => Some(Output::open(path, options, &host, kind)?),
+            Some(path) => {
+                let facts = facts(options, &host, kind);
+                Some(Output::open(path, options.depth, &facts, host.modules)?)
+            }
         };
         let trap = if is_traced() {
             None
@@ -299,38 +304,30 @@ impl Session {
             Mode::Callgraph => Extent::Full(options.depth),
         };
         let started = clock::monotonic();
-        let (recording, output) = match output {
-            None => (None, None),
+        let (recording, modules, output) = match output {
+            None => (None, None, None),
             Some(output) => {
                 let signals = output.writer.signals().clone();
                 let interner = Interner::new(options.depth);
+                let modules = (output.watch, signals.clone());
                 (
                     Some(Recording::new(interner, output.producer, signals, started)),
+                    Some(modules),
                     Some((output.writer, output.path)),
                 )
             }
         };
         let sampler = Box::new(Sampler::new(
             clock,
-            Walker::new(host.layout, Unwinder::new(&host.modules), extent),
+            Walker::new(host.layout, unwinder, extent),
             Definitions {
-                biases: host.modules.iter().map(|module| module.bias).collect(),
+                modules,
                 functions: host.functions,
             },
             recording,
             trap.as_ref().map(Handler::before),
         ));
-        let attached = match sampler.attach() {
-            Ok(attached) => attached,
-            Err((sampler, unavailable)) => {
-                drop(sampler);
-                if let Some((writer, _)) = output {
-                    // The error to report is the clock's.
-                    let _ = writer.finish(&[]);
-                }
-                return Err(Error::Clock(unavailable));
-            }
-        };
+        let attached = sampler.attach().map_err(Error::Clock)?;
         Ok(Session {
             attached,
             signal,
@@ -389,43 +386,39 @@ struct Output {
     path: PathBuf,
     writer: Writer,
     producer: ring::Producer,
+    watch: Arc<Watch>,
 }
 
 impl Output {
-    fn open(path: &Path, options: &Options, host: &Host, clock: Kind) -> Result<Output, Error> {
+    fn open(
+        path: &Path,
+        depth: usize,
+        facts: &[(&str, String)],
+        modules: Catalogue,
+    ) -> Result<Output, Error> {
         let file_error = |error: std::io::Error| {
             Error::File(path.into(), error.raw_os_error().unwrap_or(libc::EIO))
         };
         let file = writer::create(path).map_err(file_error)?;
-        let (mut producer, consumer) = ring::ring(ring_size(options.depth));
+        let (mut producer, consumer) = ring::ring(ring_size(depth));
         let mut bytes = vec![0; 64 * 1024];
-        let mut put = |encode: &dyn Fn(&mut Cursor)| {
-            let mut record = Cursor::new(&mut bytes);
-            encode(&mut record);
-            producer.put(record.written());
-        };
-        put(&|record| record.prologue());
-        for (key, value) in facts(options, host, clock) {
-            put(&|record| record.meta(key.as_bytes(), value.as_bytes()));
+        let mut record = Cursor::new(&mut bytes);
+        record.prologue();
+        for (key, value) in facts {
+            record.meta(key.as_bytes(), value.as_bytes());
         }
-        for module in &host.modules {
-            put(&|record| {
-                record.module(
-                    module.path.as_bytes(),
-                    &module.build_id,
-                    module.bias as u64,
-                    module.range.start as u64,
-                    module.range.end as u64,
-                );
-            });
-        }
+        producer.put(record.written());
+        write_modules(modules.all(), &mut producer);
         producer.publish();
-        let writer = Writer::start(file, consumer)
+        let watch = Arc::new(Watch::default());
+        let mut watcher = Watcher::new(watch.clone(), modules);
+        let writer = Writer::start(file, consumer, move || watcher.attend())
             .map_err(|error| Error::Thread(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
         Ok(Output {
             path: path.into(),
             writer,
             producer,
+            watch,
         })
     }
 }

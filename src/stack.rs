@@ -181,6 +181,7 @@ pub struct Walker {
     unwinder: Unwinder,
     extent: Extent,
     frames: Frames,
+    unknown_code: bool,
 }
 
 /// Why a walk ended early.
@@ -210,6 +211,7 @@ struct Walk<'w> {
     unwinder: &'w mut Unwinder,
     extent: Extent,
     frames: &'w mut Frames,
+    unknown_code: &'w mut bool,
     /// The innermost function that Lua knows.
     top: Option<Kind>,
     /// Where the stretch below goes on: the thread, and the base in it.
@@ -238,6 +240,7 @@ impl Walker {
             unwinder,
             extent,
             frames: Frames::new(limit),
+            unknown_code: false,
         }
     }
 
@@ -249,6 +252,17 @@ impl Walker {
     /// The VM's layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Whether the last look has met code that no module has.
+    pub fn met_unknown_code(&mut self) -> bool {
+        std::mem::take(&mut self.unknown_code)
+    }
+
+    /// Puts tables of other modules in the place of those that were there, which
+    /// are put in theirs.
+    pub fn replace_unwinder(&mut self, unwinder: &mut Unwinder) {
+        std::mem::swap(&mut self.unwinder, unwinder);
     }
 
     /// The unwinder, to be asked about addresses.
@@ -278,6 +292,7 @@ impl Walker {
             unwinder: &mut self.unwinder,
             extent: self.extent,
             frames: &mut self.frames,
+            unknown_code: &mut self.unknown_code,
             top: None,
             carried: None,
             native_frames: 0,
@@ -376,6 +391,7 @@ impl Walk<'_> {
                 }
                 Step::Root => return Err(Stop::Enough),
                 Step::Lost => {
+                    *self.unknown_code |= self.unwinder.module_of(at.ip).is_none();
                     self.push_native(RawFrame::Mark(Mark::NativeEnd))?;
                     return self.resume_at_cframe();
                 }

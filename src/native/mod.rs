@@ -6,3 +6,4 @@
 pub mod modules;
 pub mod tables;
 pub mod unwind;
+pub mod watch;

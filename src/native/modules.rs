@@ -12,6 +12,8 @@ use std::sync::Arc;
 /// A loaded module.
 #[derive(Clone, Debug)]
 pub struct Module {
+    /// Its number in the [`Catalogue`].
+    pub number: u32,
     /// The file that it was loaded from, `[vdso]` for the kernel's.
     pub path: String,
     /// GNU build id, empty if it has none.
@@ -37,8 +39,67 @@ pub struct UnwindSections {
     pub frames: Arc<[u8]>,
 }
 
+/// All modules that a session has met, numbered in the order in which it did.
+pub struct Catalogue {
+    all: Vec<Module>,
+    /// Numbers of those that are loaded now, by ascending address.
+    loaded: Vec<u32>,
+    generation: u64,
+}
+
+impl Catalogue {
+    /// The modules that are loaded now.
+    pub fn new() -> Catalogue {
+        let mut catalogue = Catalogue {
+            all: Vec::new(),
+            loaded: Vec::new(),
+            generation: 0,
+        };
+        catalogue.refresh();
+        catalogue
+    }
+
+    /// All of them, by number.
+    pub fn all(&self) -> &[Module] {
+        &self.all
+    }
+
+    /// Those that are loaded now, by ascending address.
+    pub fn loaded(&self) -> impl Iterator<Item = &Module> {
+        self.loaded.iter().map(|&number| &self.all[number as usize])
+    }
+
+    /// Looks again; returns whether anything has changed.
+    pub fn refresh(&mut self) -> bool {
+        let generation = generation();
+        if generation == self.generation {
+            return false;
+        }
+        self.generation = generation;
+        let before = std::mem::take(&mut self.loaded);
+        for module in loaded() {
+            let known = before.iter().find(|&&number| {
+                let known = &self.all[number as usize];
+                known.range == module.range && known.path == module.path
+            });
+            let number = known.copied().unwrap_or(self.all.len() as u32);
+            if known.is_none() {
+                self.all.push(Module { number, ..module });
+            }
+            self.loaded.push(number);
+        }
+        true
+    }
+}
+
+impl Default for Catalogue {
+    fn default() -> Catalogue {
+        Catalogue::new()
+    }
+}
+
 /// All modules, by ascending address.
-pub fn loaded() -> Vec<Module> {
+fn loaded() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     // SAFETY: `visit` gets the pointer to `modules`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut modules).cast()) };
@@ -48,7 +109,7 @@ pub fn loaded() -> Vec<Module> {
 
 /// How many modules have been loaded and unloaded so far: it changes whenever
 /// [`loaded`] would say something new.
-pub fn generation() -> u64 {
+fn generation() -> u64 {
     let mut generation = 0u64;
     // SAFETY: the callback writes to `generation`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(count), (&raw mut generation).cast()) };
@@ -109,6 +170,7 @@ impl Module {
             name.into_owned()
         };
         Some(Module {
+            number: 0,
             path,
             build_id: of_type(libc::PT_NOTE)
                 .find_map(|header| build_id(extent(header)))

@@ -62,22 +62,54 @@ impl gimli::UnwindContextStorage<usize> for Room {
     type Stack = [gimli::UnwindTableRow<usize, Self>; 4];
 }
 
+/// Where a module is, and what is needed of it besides framehop's tables.
+struct Extent {
+    start: usize,
+    end: usize,
+    number: u32,
+    bias: usize,
+    unwind: Option<UnwindSections>,
+}
+
+impl Extent {
+    fn holds(&self, address: usize) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+}
+
+/// A place in a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The module's number.
+    pub module: u32,
+    /// The address as the module's file numbers it.
+    pub address: usize,
+}
+
 /// The unwind tables of a set of modules, ready for use in a signal handler.
 pub struct Unwinder {
     tables: UnwinderX86_64<Arc<[u8]>, MustNotAllocateDuringUnwind>,
     cache: CacheX86_64<MustNotAllocateDuringUnwind>,
-    /// Start and end of each module, ascending.
-    extents: Vec<(usize, usize)>,
-    /// The same tables, for what framehop does not tell.
-    sections: Vec<Option<UnwindSections>>,
+    /// The modules, ascending by address.
+    extents: Vec<Extent>,
+    /// The one that the last step was in: the next one mostly is, too.
+    recent: usize,
     room: Box<gimli::UnwindContext<usize, Room>>,
 }
 
 impl Unwinder {
     /// Makes ready to unwind through `modules`, which ascend by address.
-    pub fn new(modules: &[Module]) -> Unwinder {
+    pub fn new<'m>(modules: impl Iterator<Item = &'m Module>) -> Unwinder {
         let mut tables = UnwinderX86_64::new();
+        let mut extents = Vec::new();
         for module in modules {
+            extents.push(Extent {
+                start: module.range.start,
+                end: module.range.end,
+                number: module.number,
+                bias: module.bias,
+                unwind: module.unwind.clone(),
+            });
             let Some(unwind) = &module.unwind else {
                 continue;
             };
@@ -101,26 +133,49 @@ impl Unwinder {
         Unwinder {
             tables,
             cache: CacheX86_64::new_in(),
-            extents: modules
-                .iter()
-                .map(|module| (module.range.start, module.range.end))
-                .collect(),
-            sections: modules.iter().map(|module| module.unwind.clone()).collect(),
+            extents,
+            recent: 0,
             room: Box::new(gimli::UnwindContext::new_in()),
         }
     }
 
-    /// Index of the module that `address` lies in.
-    #[inline]
-    pub fn module_of(&self, address: usize) -> Option<usize> {
-        let after = self.extents.partition_point(|&(start, _)| start <= address);
+    fn index_of(&self, address: usize) -> Option<usize> {
+        let after = (self.extents).partition_point(|extent| extent.start <= address);
         let index = after.checked_sub(1)?;
-        (address < self.extents[index].1).then_some(index)
+        self.extents[index].holds(address).then_some(index)
+    }
+
+    #[inline]
+    fn extent_of(&self, address: usize) -> Option<&Extent> {
+        self.index_of(address).map(|index| &self.extents[index])
+    }
+
+    /// The number of the module that `address` lies in.
+    #[inline]
+    pub fn module_of(&self, address: usize) -> Option<u32> {
+        self.extent_of(address).map(|extent| extent.number)
+    }
+
+    /// What `address` is called in its module's own terms.
+    pub fn locate(&self, address: usize) -> Option<Place> {
+        self.extent_of(address).map(|extent| Place {
+            module: extent.number,
+            address: address.wrapping_sub(extent.bias),
+        })
     }
 
     /// The caller of `frame`.
     #[inline]
     pub fn step(&mut self, frame: NativeFrame) -> Step {
+        // Of code in no module framehop would guess.
+        let within = (self.extents.get(self.recent)).is_some_and(|extent| extent.holds(frame.ip));
+        if !within {
+            match self.index_of(frame.ip) {
+                Some(index) => self.recent = index,
+                None if frame.ip == 0 => return Step::Root,
+                None => return Step::Lost,
+            }
+        }
         let address = if frame.innermost {
             FrameAddress::from_instruction_pointer(frame.ip as u64)
         } else {
@@ -176,7 +231,8 @@ impl Unwinder {
                 return Some(rbx);
             }
             let address = frame.lookup_address();
-            let sections = self.sections[self.module_of(address)?].as_ref()?;
+            let index = self.index_of(address)?;
+            let sections = self.extents[index].unwind.as_ref()?;
             let rule = tables::rbx_rule(sections, address, &mut self.room);
             let Step::To(caller) = self.step(frame) else {
                 return None;

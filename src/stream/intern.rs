@@ -9,6 +9,7 @@
 
 use super::ring::Producer;
 use super::table::{Lookup, Table};
+use crate::native::modules::Module;
 use crate::native::unwind::Unwinder;
 use crate::stack::RawFrame;
 use crate::vm::layout::Layout;
@@ -59,8 +60,6 @@ pub struct Context<'a> {
     pub layout: &'a Layout,
     /// The loaded modules.
     pub unwinder: &'a Unwinder,
-    /// Load bias of each module.
-    pub biases: &'a [usize],
     /// What is known of functions beforehand.
     pub functions: &'a FunctionNames,
 }
@@ -163,7 +162,7 @@ impl Interner {
     }
 
     /// Forgets all numbers, here and in the reader.
-    fn new_epoch(&mut self, out: &mut Producer) {
+    pub fn new_epoch(&mut self, out: &mut Producer) {
         self.frames.clear();
         self.definitions.clear();
         self.stacks.clear();
@@ -337,13 +336,35 @@ fn name_of(
 
 /// An address as the file of its module numbers it.
 fn locate(context: &Context, address: usize) -> (Option<u32>, u64) {
-    match context.unwinder.module_of(address) {
-        Some(module) => {
-            let bias = context.biases.get(module).copied().unwrap_or(0);
-            (Some(module as u32), address.wrapping_sub(bias) as u64)
-        }
+    match context.unwinder.locate(address) {
+        Some(place) => (Some(place.module), place.address as u64),
         None => (None, address as u64),
     }
+}
+
+/// Tells the reader of modules; false, and nothing is told, if they do not fit.
+pub fn write_modules(modules: &[Module], out: &mut Producer) -> bool {
+    const MAX_PATH: usize = 4096;
+    let mut bytes = [0; MAX_PATH + 256];
+    let room = modules
+        .iter()
+        .map(|module| module.path.len().min(MAX_PATH) + 256);
+    if out.room() < room.sum() {
+        return false;
+    }
+    for module in modules {
+        let path = &module.path.as_bytes()[..module.path.len().min(MAX_PATH)];
+        let mut record = Cursor::new(&mut bytes);
+        record.module(
+            path,
+            &module.build_id,
+            module.bias as u64,
+            module.range.start as u64,
+            module.range.end as u64,
+        );
+        out.put(record.written());
+    }
+    true
 }
 
 /// Encodes records of one definition; the caller has made sure of room.

@@ -47,7 +47,8 @@ impl Signals {
 /// The running thread.
 pub struct Writer {
     signals: Arc<Signals>,
-    thread: JoinHandle<File>,
+    /// Gone once the thread has ended, or where it never was.
+    thread: Option<JoinHandle<File>>,
     descriptor: RawFd,
 }
 
@@ -71,11 +72,15 @@ pub fn create(path: &Path) -> io::Result<File> {
 }
 
 impl Writer {
-    /// Starts the thread.
+    /// Starts the thread; it does `chore`, too, each time that it wakes.
     ///
     /// # Errors
     /// When there can be no more threads.
-    pub fn start(file: File, consumer: Consumer) -> io::Result<Writer> {
+    pub fn start(
+        file: File,
+        consumer: Consumer,
+        chore: impl FnMut() + Send + 'static,
+    ) -> io::Result<Writer> {
         let signals = Arc::new(Signals {
             wake: Semaphore::new(),
             done: AtomicBool::new(false),
@@ -87,11 +92,11 @@ impl Writer {
             thread::Builder::new()
                 .name("sysprof".to_owned())
                 .stack_size(128 * 1024)
-                .spawn(move || run(file, consumer, &theirs))
+                .spawn(move || run(file, consumer, &theirs, chore))
         })?;
         Ok(Writer {
             signals,
-            thread,
+            thread: Some(thread),
             descriptor,
         })
     }
@@ -104,31 +109,41 @@ impl Writer {
     /// Lets go of it in a process that has no such thread: a fork's child. The
     /// child's copy of the descriptor is closed, what else the thread owned
     /// stays allocated.
-    pub fn abandon(self) {
+    pub fn abandon(mut self) {
         // SAFETY: the thread that owns the descriptor does not exist here.
         unsafe { libc::close(self.descriptor) };
-        mem::forget(self);
+        mem::forget(self.thread.take());
     }
 
     /// Writes what is left in the ring, then `last`, and ends the thread.
     ///
     /// # Errors
     /// What writing failed with, now or earlier.
-    pub fn finish(self, last: &[u8]) -> Result<(), i32> {
-        self.signals.done.store(true, Ordering::Release);
-        self.signals.wake();
-        let Ok(mut file) = self.thread.join() else {
-            return Err(libc::EIO);
-        };
+    pub fn finish(mut self, last: &[u8]) -> Result<(), i32> {
+        let file = self.end();
         if let Some(errno) = self.signals.failure() {
             return Err(errno);
         }
+        let mut file = file.ok_or(libc::EIO)?;
         file.write_all(last).map_err(errno_of)
+    }
+
+    fn end(&mut self) -> Option<File> {
+        self.signals.done.store(true, Ordering::Release);
+        self.signals.wake();
+        self.thread.take()?.join().ok()
     }
 }
 
-fn run(mut file: File, mut consumer: Consumer, signals: &Signals) -> File {
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn run(mut file: File, mut consumer: Consumer, signals: &Signals, mut chore: impl FnMut()) -> File {
     loop {
+        chore();
         // Read before the ring: what was put in before `done` is written.
         let done = signals.done.load(Ordering::Acquire);
         loop {

@@ -57,7 +57,7 @@ unsafe extern "C-unwind" fn check(state: *mut ffi::lua_State) -> c_int {
 fn look_around(state: *mut ffi::lua_State) -> Result<Walker, Error> {
     // SAFETY: a live state of this thread.
     let host = unsafe { sysprof::lua_api::look_from(state) }?;
-    let unwinder = Unwinder::new(&host.modules);
+    let unwinder = Unwinder::new(host.modules.loaded());
     Ok(Walker::new(host.layout, unwinder, Extent::Full(1000)))
 }
 
