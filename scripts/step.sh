@@ -33,7 +33,7 @@ for host in "$@"; do
             status=0
             (step "$host" "$program" "$jit") || status=$?
             grep -E '^[a-z_]+	[0-9]+$' "$work/out" >"$work/run" || true
-            bad=$(awk '$1 == "wrong" || $1 == "without_stack" || $1 == "unfinished" { n += $2 } END { print n + 0 }' "$work/run")
+            bad=$(awk '$1 == "wrong" || $1 == "without_stack" || $1 == "unfinished" || $1 == "unjoined" { n += $2 } END { print n + 0 }' "$work/run")
             # A run without counts has proved nothing.
             stepped=$(awk '$1 == "instructions" { print $2 }' "$work/run")
             cat "$work/run" >>"$work/counts"

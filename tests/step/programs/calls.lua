@@ -18,6 +18,17 @@ return function()
     local t = { many(c, b) }
     none(many(a, #t))
   end
+  many(
+    one(
+      1
+    ),
+    one(2)
+  )
+  local t = {
+    one(1),
+    many(1,
+      2),
+  }
   deep(30)
   fib(9)
 end

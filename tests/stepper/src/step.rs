@@ -31,13 +31,15 @@ pub struct Outcome {
     in_traces: u64,
     faults: u64,
     unfinished: u64,
+    /// Stacks in which the native part is not where it belongs.
+    unjoined: u64,
     /// What was wrong, in words.
     pub wrong: Vec<String>,
 }
 
 impl Outcome {
     /// The counts by name.
-    pub fn counts(&self) -> [(&'static CStr, u64); 9] {
+    pub fn counts(&self) -> [(&'static CStr, u64); 10] {
         [
             (c"instructions", self.instructions),
             (c"moving", self.moving),
@@ -48,6 +50,7 @@ impl Outcome {
             (c"in_traces", self.in_traces),
             (c"faults", self.faults),
             (c"unfinished", self.unfinished),
+            (c"unjoined", self.unjoined),
         ]
     }
 }
@@ -191,6 +194,9 @@ impl Stepping<'_> {
             self.outcome.in_traces += 1;
         }
         let frames = self.walker.frames();
+        if !joined(frames) {
+            self.outcome.unjoined += 1;
+        }
         let lua_frames = || {
             (frames.iter())
                 .filter(|frame| matches!(frame, RawFrame::Lua { .. } | RawFrame::Function { .. }))
@@ -249,6 +255,14 @@ impl Stepping<'_> {
         // One mistake is enough: go on from where the stack is right again.
         self.follower.catch_up(&self.seen);
     }
+}
+
+/// Whether native code lies between each registered C function and what it has
+/// called: it can call Lua no other way.
+fn joined(frames: &[RawFrame]) -> bool {
+    let c_function = |frame: &RawFrame| matches!(frame, RawFrame::Function { ffid: 1, .. });
+    let native = |frame: &RawFrame| matches!(frame, RawFrame::Native { .. } | RawFrame::Mark(_));
+    (frames.windows(2)).all(|pair| !c_function(&pair[1]) || native(&pair[0]))
 }
 
 fn call(layout: &Layout, frame: &RawFrame) -> Call {
