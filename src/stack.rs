@@ -399,13 +399,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Where the native stack is lost above the first C frame of the VM, the
-    /// running thread tells where that is.
+    /// Where the native stack is lost, the VM's own chain of C frames tells where
+    /// the next stretch of the same thread is.
     fn resume_at_cframe(&mut self) -> Result<NativeFrame, Stop> {
-        if self.top.is_some() || self.carried.is_some() {
-            return Err(Stop::Enough);
-        }
-        let cframe = self.running_cframe().ok_or(Stop::Enough)?;
+        let next = match self.last_cframe {
+            Some(inner) => inner.previous(self.layout).map(CFrame),
+            None => self.running_cframe(),
+        };
+        let cframe = next.filter(|cframe| cframe.0 != 0).ok_or(Stop::Enough)?;
         Ok(NativeFrame {
             ip: self.layout.interpreter.start,
             sp: cframe.0,

@@ -4,6 +4,7 @@
 //! table describes (JIT-compiled code among it) ends a native stretch.
 
 pub mod modules;
+pub mod sections;
 pub mod tables;
 pub mod unwind;
 pub mod watch;

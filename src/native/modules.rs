@@ -4,10 +4,10 @@
 //!
 //! Not for signal handlers: the dynamic linker's lock is taken.
 
+use super::sections::{self, UnwindSections};
 use crate::memory;
 use std::ffi::CStr;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// A loaded module.
 #[derive(Clone, Debug)]
@@ -24,19 +24,6 @@ pub struct Module {
     pub range: Range<usize>,
     /// Its unwind tables, if it has any.
     pub unwind: Option<UnwindSections>,
-}
-
-/// Copies of a module's unwind sections: they stay whole when the module goes.
-#[derive(Clone, Debug)]
-pub struct UnwindSections {
-    /// Address of `.eh_frame_hdr`.
-    pub header_address: usize,
-    /// Its bytes.
-    pub header: Arc<[u8]>,
-    /// Address of `.eh_frame`.
-    pub frames_address: usize,
-    /// Its bytes.
-    pub frames: Arc<[u8]>,
 }
 
 /// All modules that a session has met, numbered in the order in which it did.
@@ -179,7 +166,7 @@ impl Module {
             range: low..high,
             unwind: of_type(libc::PT_GNU_EH_FRAME).next().and_then(|header| {
                 let header = extent(header);
-                let frames = super::tables::frames_address(&header)?;
+                let frames = sections::frames_address(&header)?;
                 let segment = of_type(libc::PT_LOAD)
                     .map(extent)
                     .find(|segment| segment.contains(&frames))?;
@@ -187,23 +174,6 @@ impl Module {
             }),
         })
     }
-}
-
-impl UnwindSections {
-    fn copy(header: Range<usize>, frames: Range<usize>) -> Option<UnwindSections> {
-        let end = super::tables::end_of_frames(&frames)?;
-        Some(UnwindSections {
-            header_address: header.start,
-            header: bytes(header)?,
-            frames_address: frames.start,
-            frames: bytes(frames.start..end)?,
-        })
-    }
-}
-
-fn bytes(range: Range<usize>) -> Option<Arc<[u8]>> {
-    let mut copy = vec![0; range.len()];
-    memory::copy(&mut copy, range.start).then(|| copy.into())
 }
 
 /// The build id in a note segment.

@@ -3,62 +3,17 @@
 //! Knows: the tables of one module, through gimli. Must not know: the stack;
 //! walking it is `unwind`'s job.
 
-use super::modules::{Module, UnwindSections};
-use crate::memory;
+use super::modules::Module;
+use super::sections::UnwindSections;
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, Register,
-    RegisterRule, UnwindContext, UnwindContextStorage, UnwindSection,
+    CfaRule, CieOrFde, EhFrame, EhFrameHdr, NativeEndian, Register, RegisterRule, UnwindContext,
+    UnwindContextStorage, UnwindSection,
 };
 use std::ops::Range;
 
 /// Register numbers in x86-64 unwind tables.
 const RBX: Register = Register(3);
 const RSP: Register = Register(7);
-
-type Slice<'a> = EndianSlice<'a, NativeEndian>;
-
-/// Where the section that the header at `header` belongs to begins. The linker
-/// writes it relative to the header and in four bytes (`DW_EH_PE_pcrel |
-/// DW_EH_PE_sdata4`); other encodings are not in use.
-pub fn frames_address(header: &Range<usize>) -> Option<usize> {
-    const PCREL_SDATA4: u8 = 0x1b;
-    let version = memory::read::<u8>(header.start)?;
-    let encoding = memory::read::<u8>(header.start + 1)?;
-    if version != 1 || encoding != PCREL_SDATA4 {
-        return None;
-    }
-    let offset = memory::read::<u32>(header.start + 4)? as i32;
-    (header.start + 4).checked_add_signed(offset as isize)
-}
-
-/// The end of the frame section in `range`: its terminator, or the last whole
-/// entry.
-pub fn end_of_frames(range: &Range<usize>) -> Option<usize> {
-    let mut at = range.start;
-    while at + 4 <= range.end {
-        match memory::read::<u32>(at)? {
-            0 => return Some(at + 4),
-            // 64-bit entries have no place in x86-64's tables.
-            u32::MAX => break,
-            len if at + 4 + len as usize > range.end => break,
-            len => at += 4 + len as usize,
-        }
-    }
-    (at > range.start).then_some(at)
-}
-
-impl UnwindSections {
-    fn frames(&self) -> EhFrame<Slice<'_>> {
-        EhFrame::new(&self.frames, NativeEndian)
-    }
-
-    /// The bases that encoded pointers in the tables are relative to.
-    pub fn bases(&self) -> BaseAddresses {
-        BaseAddresses::default()
-            .set_eh_frame(self.frames_address as u64)
-            .set_eh_frame_hdr(self.header_address as u64)
-    }
-}
 
 /// The code around an address, as the tables of its module have it.
 #[derive(Clone, Debug, PartialEq, Eq)]

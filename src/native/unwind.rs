@@ -7,7 +7,8 @@
 //!
 //! Runs in the signal handler: nothing here allocates after [`Unwinder::new`].
 
-use super::modules::{Module, UnwindSections};
+use super::modules::Module;
+use super::sections::UnwindSections;
 use super::tables;
 use crate::memory;
 use crate::registers::Registers;

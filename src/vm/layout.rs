@@ -8,7 +8,6 @@
 //! reference (`lj_obj.h`, `lj_jit.h`). Everything in `global_State` and
 //! `jit_State` has moved at some time, so it is found anew in each process.
 
-use super::opcodes::Opcodes;
 use crate::memory;
 use std::ops::Range;
 
@@ -213,6 +212,23 @@ pub struct StringLayout {
     pub len: usize,
     /// Offset of the first byte.
     pub text: usize,
+}
+
+/// Numbers of opcodes (`BC_*` in `lj_bc.h`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opcodes {
+    /// A slot from another slot.
+    pub mov: u8,
+    /// A slot from an upvalue.
+    pub uget: u8,
+    /// A slot from a global variable.
+    pub gget: u8,
+    /// A slot from a field with a constant name.
+    pub tgets: u8,
+    /// A jump.
+    pub jmp: u8,
+    /// A jump that closes upvalues.
+    pub uclo: u8,
 }
 
 /// One LuaJIT, in one process: all that is needed to read its state.

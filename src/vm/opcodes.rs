@@ -5,27 +5,10 @@
 //!
 //! Their numbers are learned from functions of known source, once, at `start`.
 
-use super::layout::Layout;
+use super::layout::{Layout, Opcodes};
 use super::objects::Proto;
 use crate::memory::read;
 use std::ffi::CStr;
-
-/// Numbers of opcodes (`BC_*` in `lj_bc.h`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Opcodes {
-    /// A slot from another slot.
-    pub mov: u8,
-    /// A slot from an upvalue.
-    pub uget: u8,
-    /// A slot from a global variable.
-    pub gget: u8,
-    /// A slot from a field with a constant name.
-    pub tgets: u8,
-    /// A jump.
-    pub jmp: u8,
-    /// A jump that closes upvalues.
-    pub uclo: u8,
-}
 
 /// Sources that return a function; the opcodes are those of its instructions.
 pub const LESSONS: [&CStr; 6] = [
@@ -37,35 +20,33 @@ pub const LESSONS: [&CStr; 6] = [
     c"return function(f) do local v f = function() return v end end f() end",
 ];
 
-impl Opcodes {
-    /// The opcodes that the functions of [`LESSONS`] have, in their order. What
-    /// the lessons have in common must be so.
-    pub fn learned(layout: &Layout, lessons: [Proto; LESSONS.len()]) -> Option<Opcodes> {
-        let opcode = |lesson: usize, index: usize| {
-            let (proto, at) = (lessons[lesson], 4 * index);
-            let within = index < proto.sizebc(layout)? as usize;
-            read::<u8>(proto.bytecode(layout) + at).filter(|_| within)
-        };
-        // Header, what is to be learned, call, return.
-        let (call, ret) = (opcode(0, 2)?, opcode(0, 3)?);
-        for lesson in 1..4 {
-            if [opcode(lesson, 2)?, opcode(lesson, 3)?] != [call, ret] {
-                return None;
-            }
-        }
-        let mov = opcode(0, 1)?;
-        // Header, v = nil, f = closure, close, move, call, return.
-        if [opcode(5, 4)?, opcode(5, 5)?, opcode(5, 6)?] != [mov, call, ret] {
+/// The opcodes that the functions of [`LESSONS`] have, in their order. What
+/// the lessons have in common must be so.
+pub fn learned(layout: &Layout, lessons: [Proto; LESSONS.len()]) -> Option<Opcodes> {
+    let opcode = |lesson: usize, index: usize| {
+        let (proto, at) = (lessons[lesson], 4 * index);
+        let within = index < proto.sizebc(layout)? as usize;
+        read::<u8>(proto.bytecode(layout) + at).filter(|_| within)
+    };
+    // Header, what is to be learned, call, return.
+    let (call, ret) = (opcode(0, 2)?, opcode(0, 3)?);
+    for lesson in 1..4 {
+        if [opcode(lesson, 2)?, opcode(lesson, 3)?] != [call, ret] {
             return None;
         }
-        Some(Opcodes {
-            mov,
-            uget: opcode(1, 1)?,
-            gget: opcode(2, 1)?,
-            tgets: opcode(3, 1)?,
-            // Header, loop, jump, return.
-            jmp: opcode(4, 2)?,
-            uclo: opcode(5, 3)?,
-        })
     }
+    let mov = opcode(0, 1)?;
+    // Header, v = nil, f = closure, close, move, call, return.
+    if [opcode(5, 4)?, opcode(5, 5)?, opcode(5, 6)?] != [mov, call, ret] {
+        return None;
+    }
+    Some(Opcodes {
+        mov,
+        uget: opcode(1, 1)?,
+        gget: opcode(2, 1)?,
+        tgets: opcode(3, 1)?,
+        // Header, loop, jump, return.
+        jmp: opcode(4, 2)?,
+        uclo: opcode(5, 3)?,
+    })
 }

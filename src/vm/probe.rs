@@ -9,10 +9,10 @@
 //! was found one way is held against what another way says. Where that fails,
 //! [`probe`] says what was not found, and nothing is guessed.
 
-use super::layout::{Family, Layout, StateNumbering, StringLayout};
+use super::layout::{Family, Layout, Opcodes, StateNumbering, StringLayout};
 use super::lines;
 use super::objects::{Callee, Function, Kind, Proto, SLOT, Thread};
-use super::opcodes::{LESSONS, Opcodes};
+use super::opcodes::{self, LESSONS};
 use crate::memory::read;
 use mlua::ffi;
 use std::collections::BTreeSet;
@@ -377,13 +377,13 @@ unsafe fn learn_opcodes(state: *mut ffi::lua_State, layout: &Layout) -> Option<O
         }
         let protos = LESSONS
             .map(|source| compile(state, source, c"=sysprof").and_then(|f| proto_of(layout, f)));
-        let opcodes = match protos {
+        let learned = match protos {
             [Some(a), Some(b), Some(c), Some(d), Some(e), Some(f)] => {
-                Opcodes::learned(layout, [a, b, c, d, e, f])
+                opcodes::learned(layout, [a, b, c, d, e, f])
             }
             _ => None,
         };
         ffi::lua_settop(state, top);
-        opcodes
+        learned
     }
 }
