@@ -157,11 +157,10 @@ impl Attached {
         self.release()
     }
 
-    /// In the child of a fork: takes the sampler back and leaves the clock
-    /// alone. A perf event is one and the same in both processes, and stopping
-    /// it here would stop the parent's.
-    pub fn detach_in_child(self) -> Box<Sampler> {
-        self.release()
+    /// In the child of a fork: ends the sampler, whose clock is the parent's.
+    pub fn abandon_in_child(self) {
+        let sampler = *self.release();
+        sampler.inner.into_inner().clock.abandon();
     }
 
     fn release(self) -> Box<Sampler> {

@@ -190,8 +190,7 @@ extern "C" fn in_child() {
             output,
             ..
         } = session;
-        // Closes a perf event's descriptor; timers were not inherited.
-        drop(attached.detach_in_child());
+        attached.abandon_in_child();
         drop((signal, trap, faults));
         if let Some((writer, _)) = output {
             writer.abandon();

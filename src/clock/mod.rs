@@ -160,6 +160,18 @@ impl Clock {
         }
     }
 
+    /// In the child of a fork: lets go of it without stopping anything. A perf
+    /// event is one and the same in both processes, and goes on in the parent;
+    /// timers are not inherited, and deleting one that is not there is an error.
+    pub fn abandon(self) {
+        match self.source {
+            Source::Perf(event) => drop(event),
+            Source::Posix(timer) => std::mem::forget(timer),
+            Source::Interval(timer) => std::mem::forget(timer),
+            Source::Manual => {}
+        }
+    }
+
     /// How many intervals a signal stands for; at least 1. Called once for each
     /// signal, in its handler; `now` is the monotonic time in nanoseconds.
     pub fn weigh(&mut self, info: &libc::siginfo_t, now: u64) -> u64 {
