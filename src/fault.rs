@@ -88,3 +88,128 @@ unsafe extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: 
     // SAFETY: the arguments that the kernel gave for this very signal.
     unsafe { before.deliver(signal, info, context) };
 }
+
+#[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::{Mutex, PoisonError};
+    use std::{fs, mem, ptr};
+
+    /// Dispositions are the process's: one test at a time.
+    static DISPOSITIONS: Mutex<()> = Mutex::new(());
+
+    const PAGE: usize = 4096;
+
+    /// A page of zeroes with this protection, and what maps it.
+    fn map(protection: i32, descriptor: i32) -> usize {
+        let flags = match descriptor {
+            -1 => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            _ => libc::MAP_SHARED,
+        };
+        // SAFETY: a new mapping.
+        let page = unsafe { libc::mmap(ptr::null_mut(), PAGE, protection, flags, descriptor, 0) };
+        assert_ne!(page, libc::MAP_FAILED);
+        page as usize
+    }
+
+    #[test]
+    fn what_is_not_there_reads_as_nothing() {
+        let _one = DISPOSITIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        let _handlers = FaultHandlers::install().expect("handlers");
+        let before = memory::faults();
+
+        let page = map(libc::PROT_READ, -1);
+        assert_eq!(memory::read::<u64>(page + PAGE - 8), Some(0));
+        // SAFETY: a page of ours, that nobody uses.
+        unsafe { libc::mprotect(page as *mut _, PAGE, libc::PROT_NONE) };
+        assert_eq!(memory::read::<u8>(page), None, "protected");
+        assert!(!memory::copy(&mut [0; 16], page + 8), "protected");
+        // SAFETY: as above.
+        unsafe { libc::munmap(page as *mut _, PAGE) };
+        assert_eq!(memory::read::<u16>(page), None, "unmapped");
+        assert_eq!(memory::read::<u64>(8), None, "never mapped");
+        assert_eq!(memory::read::<u32>(1 << 62), None, "no address at all");
+        assert_eq!(memory::faults() - before, 5);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_short_reads_as_nothing() {
+        let _one = DISPOSITIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        let _handlers = FaultHandlers::install().expect("handlers");
+        let path = std::env::temp_dir().join(format!("sysprof-fault-{}", std::process::id()));
+        let file = fs::File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path);
+        let file = file.expect("a file");
+        fs::remove_file(&path).expect("its name is not needed");
+        file.set_len(PAGE as u64).expect("a page");
+        use std::os::fd::AsRawFd;
+        let page = map(libc::PROT_READ, file.as_raw_fd());
+        assert_eq!(memory::read::<u64>(page), Some(0));
+        file.set_len(0).expect("nothing");
+        assert_eq!(memory::read::<u64>(page), None);
+    }
+
+    static HOST_SAW: AtomicUsize = AtomicUsize::new(0);
+
+    /// A host's handler that looks at memory of its own that faults, and then
+    /// lets the access that it was called for succeed.
+    unsafe extern "C" fn host_handler(
+        signal: i32,
+        info: *mut libc::siginfo_t,
+        _context: *mut libc::c_void,
+    ) {
+        assert_eq!(signal, libc::SIGSEGV);
+        // SAFETY: the kernel's argument, and a page of the test's.
+        unsafe {
+            let address = (*info).si_addr() as usize;
+            HOST_SAW.store(address, Ordering::SeqCst);
+            libc::mprotect((address & !(PAGE - 1)) as *mut _, PAGE, libc::PROT_READ);
+        }
+    }
+
+    #[test]
+    fn a_fault_of_the_hosts_reaches_the_host() {
+        let _one = DISPOSITIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        let _host = Handler::install(libc::SIGSEGV, host_handler, 0, &[]).expect("a handler");
+        let handlers = FaultHandlers::install().expect("handlers");
+        let page = map(libc::PROT_NONE, -1);
+        // SAFETY: the host's handler makes the page readable.
+        let value = unsafe { ptr::read_volatile((page + 24) as *const u32) };
+        assert_eq!(value, 0);
+        assert_eq!(HOST_SAW.load(Ordering::SeqCst), page + 24);
+        // A load of ours does not: it fails, and the host hears nothing.
+        let other = map(libc::PROT_NONE, -1);
+        assert_eq!(memory::read::<u64>(other), None);
+        assert_eq!(HOST_SAW.load(Ordering::SeqCst), page + 24);
+        drop(handlers);
+        let now = Disposition::current(libc::SIGSEGV).expect("a disposition");
+        assert!(now.is(host_handler), "the host has its handler back");
+    }
+
+    #[test]
+    fn a_fault_that_nobody_wants_kills() {
+        let _one = DISPOSITIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the child calls nothing but system calls before it dies.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                let default = mem::zeroed();
+                libc::sigaction(libc::SIGSEGV, &default, ptr::null_mut());
+                let limit = mem::zeroed();
+                libc::setrlimit(libc::RLIMIT_CORE, &limit);
+                mem::forget(FaultHandlers::install());
+                ptr::read_volatile(8 as *const u32);
+                libc::_exit(0);
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            status
+        };
+        assert!(libc::WIFSIGNALED(status), "{status:#x}");
+        assert_eq!(libc::WTERMSIG(status), libc::SIGSEGV);
+    }
+}
