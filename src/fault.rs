@@ -61,6 +61,13 @@ impl FaultHandlers {
     }
 }
 
+/// Whether a read that faults would still come to us. A host that has installed
+/// a handler of its own since would get it, and not know what to do. SIGBUS comes
+/// of files that are cut short only, which nothing that is read lies in.
+pub fn in_place() -> bool {
+    Disposition::current(libc::SIGSEGV).is_ok_and(|now| now.is(on_fault))
+}
+
 fn install_one(signal: i32, before: &'static Before) -> Result<Handler, i32> {
     let disposition = Disposition::current(signal)?;
     // SAFETY: no session runs, so that nobody reads the cell.
@@ -185,6 +192,12 @@ mod tests {
         let other = map(libc::PROT_NONE, -1);
         assert_eq!(memory::read::<u64>(other), None);
         assert_eq!(HOST_SAW.load(Ordering::SeqCst), page + 24);
+        // A handler that the host installs later is noticed.
+        assert!(in_place());
+        let later = Handler::install(libc::SIGSEGV, host_handler, 0, &[]).expect("a handler");
+        assert!(!in_place());
+        drop(later);
+        assert!(in_place());
         drop(handlers);
         let now = Disposition::current(libc::SIGSEGV).expect("a disposition");
         assert!(now.is(host_handler), "the host has its handler back");

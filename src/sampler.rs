@@ -14,6 +14,7 @@
 
 use crate::clock::{self, Clock};
 use crate::counters::Counters;
+use crate::fault;
 use crate::native::watch::Watch;
 use crate::recording::Recording;
 use crate::registers::Registers;
@@ -286,8 +287,9 @@ fn look(
     context: &mut libc::ucontext_t,
     mut waiting: Waiting,
 ) {
-    let found = if faults_blocked(context) {
-        // A read that faults would kill the process instead of failing.
+    let found = if faults_blocked(context) || !fault::in_place() {
+        // A read that faults would kill the process instead of failing, or
+        // reach a handler of the host's.
         Found {
             state: VmState::Interp,
             stack: Err(Reason::Unreadable),

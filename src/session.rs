@@ -218,13 +218,15 @@ pub fn start(options: &Options, look: impl FnOnce() -> Result<Host, Error>) -> R
     if is_running() {
         return Err(Error::Running);
     }
+    // Looking at a VM of unknown layout may read what is not there.
+    let faults = FaultHandlers::install().map_err(Error::Handler)?;
     // Without the lock: it calls Lua, which may fork, exit or fail.
     let host = look()?;
     let mut process = process();
     if process.session.is_some() {
         return Err(Error::Running);
     }
-    process.session = Some(Session::start(options, host)?);
+    process.session = Some(Session::start(options, host, faults)?);
     Ok(())
 }
 
@@ -266,7 +268,7 @@ fn end(process: &mut Process) -> Result<(), Error> {
 }
 
 impl Session {
-    fn start(options: &Options, host: Host) -> Result<Session, Error> {
+    fn start(options: &Options, host: Host, faults: FaultHandlers) -> Result<Session, Error> {
         let number = free_signal(options).ok_or(Error::NoSignal)?;
         let clock = match options.clock {
             ClockChoice::Auto => Clock::best(options.interval, number),
@@ -291,7 +293,6 @@ impl Session {
                     .map_err(Error::Handler)?,
             )
         };
-        let faults = FaultHandlers::install().map_err(Error::Handler)?;
         let blocked = [libc::SIGTRAP];
         let signal = Handler::install(number, sampler::on_signal, libc::SA_ONSTACK, &blocked)
             .map_err(Error::Handler)?;

@@ -290,3 +290,56 @@ impl Layout {
         after.checked_sub(1).map(|index| self.handlers[index])
     }
 }
+
+#[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_header_of_a_thread_tells_a_family() {
+        let of = |bytes: &[(usize, u8)]| {
+            let mut state = [0u8; 16];
+            for &(at, byte) in bytes {
+                state[at] = byte;
+            }
+            Family::of(state.as_ptr() as usize)
+        };
+        assert_eq!(of(&[(9, 6), (10, 1)]), Some(Family::Gc64));
+        assert_eq!(of(&[(5, 6), (6, 1)]), Some(Family::Gc32));
+        // Lua 5.1's own state, a string, and bytes that would do for both.
+        assert_eq!(of(&[(8, 8), (9, 1)]), None);
+        assert_eq!(of(&[(9, 4), (10, 1)]), None);
+        assert_eq!(of(&[(5, 6), (6, 1), (9, 6), (10, 1)]), None);
+        assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn an_address_belongs_to_the_handler_that_starts_before_it() {
+        let mut layout = empty();
+        layout.handlers = vec![100, 200, 300];
+        assert_eq!(layout.handler_of(99), None);
+        assert_eq!(layout.handler_of(100), Some(100));
+        assert_eq!(layout.handler_of(299), Some(200));
+        assert_eq!(layout.handler_of(5000), Some(300));
+    }
+
+    /// A layout of nothing.
+    fn empty() -> Layout {
+        Layout {
+            family: Family::Gc64,
+            at: Family::Gc64.offsets(),
+            global: 0,
+            cur_l: 0,
+            jit_base: 0,
+            vmstate: 0,
+            states: StateNumbering::Stock,
+            dispatch: 0,
+            interpreter: 0..0,
+            handlers: Vec::new(),
+            entries: Vec::new(),
+            cframe_size: 0,
+            string: StringLayout { len: 0, text: 0 },
+            opcodes: Opcodes::default(),
+        }
+    }
+}
