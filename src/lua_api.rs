@@ -8,7 +8,7 @@ use crate::native::tables;
 use crate::options::{self, ClockChoice, Misuse, Mode, Options};
 use crate::session::{self, Error, Host};
 use crate::stream::intern::FunctionNames;
-use crate::vm::layout::Layout;
+use crate::vm::layout::{Family, Layout};
 use crate::vm::objects::{Function, Kind};
 use crate::vm::probe::{self, CodeExtent};
 use ljp::{Reason, VmState};
@@ -373,18 +373,8 @@ pub unsafe extern "C-unwind" fn luaopen_sysprof_core(state: *mut ffi::lua_State)
             let module = module(lua)?;
             let mut global = 0;
             lua.exec_raw::<()>((), |state| {
-                global = crate::vm::layout::Family::of(state as usize)
-                    .and_then(|family| {
-                        let at = state as usize + family.offsets().state_glref;
-                        match family {
-                            crate::vm::layout::Family::Gc64 => {
-                                crate::memory::read::<u64>(at).map(|g| g as usize)
-                            }
-                            crate::vm::layout::Family::Gc32 => {
-                                crate::memory::read::<u32>(at).map(|g| g as usize)
-                            }
-                        }
-                    })
+                global = Family::of(state as usize)
+                    .and_then(|family| family.global_of(state as usize))
                     .unwrap_or(0);
             })?;
             // A module that is loaded again finds the first one's guard: were it

@@ -44,18 +44,14 @@ pub struct Offsets {
     pub gct: usize,
     pub state_glref: usize,
     pub state_base: usize,
-    pub state_top: usize,
     pub state_maxstack: usize,
     pub state_stack: usize,
     pub state_cframe: usize,
     pub func_ffid: usize,
     pub func_pc: usize,
     pub func_c: usize,
-    pub proto_numparams: usize,
     pub proto_sizebc: usize,
     pub proto_k: usize,
-    pub proto_uv: usize,
-    pub proto_sizekgc: usize,
     pub proto_sizeuv: usize,
     pub proto_chunkname: usize,
     pub proto_firstline: usize,
@@ -64,16 +60,10 @@ pub struct Offsets {
     pub proto_uvinfo: usize,
     pub proto_varinfo: usize,
     pub proto_size: usize,
-    pub trace_nsnap: usize,
-    pub trace_snap: usize,
-    pub trace_snapmap: usize,
-    pub trace_nsnapmap: usize,
     pub trace_startpt: usize,
     pub trace_startpc: usize,
     pub trace_szmcode: usize,
     pub trace_mcode: usize,
-    pub trace_mcloop: usize,
-    pub trace_spadjust: usize,
     pub trace_number: usize,
     pub trace_link: usize,
     pub trace_root: usize,
@@ -90,18 +80,14 @@ static GC64: Offsets = Offsets {
     gct: 9,
     state_glref: 16,
     state_base: 32,
-    state_top: 40,
     state_maxstack: 48,
     state_stack: 56,
     state_cframe: 80,
     func_ffid: 10,
     func_pc: 32,
     func_c: 40,
-    proto_numparams: 10,
     proto_sizebc: 12,
     proto_k: 32,
-    proto_uv: 40,
-    proto_sizekgc: 48,
     proto_sizeuv: 60,
     proto_chunkname: 64,
     proto_firstline: 72,
@@ -110,16 +96,10 @@ static GC64: Offsets = Offsets {
     proto_uvinfo: 88,
     proto_varinfo: 96,
     proto_size: 104,
-    trace_nsnap: 10,
-    trace_snap: 48,
-    trace_snapmap: 56,
-    trace_nsnapmap: 44,
     trace_startpt: 64,
     trace_startpc: 72,
     trace_szmcode: 84,
     trace_mcode: 88,
-    trace_mcloop: 96,
-    trace_spadjust: 102,
     trace_number: 104,
     trace_link: 106,
     trace_root: 108,
@@ -134,18 +114,14 @@ static GC32: Offsets = Offsets {
     gct: 5,
     state_glref: 8,
     state_base: 16,
-    state_top: 24,
     state_maxstack: 32,
     state_stack: 36,
     state_cframe: 48,
     func_ffid: 6,
     func_pc: 16,
     func_c: 24,
-    proto_numparams: 6,
     proto_sizebc: 8,
     proto_k: 16,
-    proto_uv: 20,
-    proto_sizekgc: 24,
     proto_sizeuv: 36,
     proto_chunkname: 40,
     proto_firstline: 44,
@@ -154,16 +130,10 @@ static GC32: Offsets = Offsets {
     proto_uvinfo: 56,
     proto_varinfo: 60,
     proto_size: 64,
-    trace_nsnap: 6,
-    trace_snap: 32,
-    trace_snapmap: 40,
-    trace_nsnapmap: 28,
     trace_startpt: 48,
     trace_startpc: 52,
     trace_szmcode: 60,
     trace_mcode: 64,
-    trace_mcloop: 72,
-    trace_spadjust: 78,
     trace_number: 80,
     trace_link: 82,
     trace_root: 84,
@@ -181,6 +151,28 @@ impl Family {
             Family::Gc64 => &GC64,
             Family::Gc32 => &GC32,
         }
+    }
+
+    /// Bytes of a reference to an object.
+    pub fn reference_size(self) -> usize {
+        match self {
+            Family::Gc64 => 8,
+            Family::Gc32 => 4,
+        }
+    }
+
+    /// Reads a reference (`GCRef`, `MRef`).
+    #[inline]
+    pub fn reference(self, address: usize) -> Option<usize> {
+        match self {
+            Family::Gc64 => memory::read::<u64>(address).map(|r| r as usize),
+            Family::Gc32 => memory::read::<u32>(address).map(|r| r as usize),
+        }
+    }
+
+    /// Address of the `global_State` that `state` belongs to.
+    pub fn global_of(self, state: usize) -> Option<usize> {
+        self.reference(state + self.offsets().state_glref)
     }
 
     /// Tells the family of the LuaJIT that `state` belongs to by the object
@@ -266,21 +258,35 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// A layout of which nothing but the family is known yet.
+    pub fn unknown(family: Family) -> Layout {
+        Layout {
+            family,
+            at: family.offsets(),
+            global: 0,
+            cur_l: 0,
+            jit_base: 0,
+            vmstate: 0,
+            states: StateNumbering::Stock,
+            dispatch: 0,
+            interpreter: 0..0,
+            handlers: Vec::new(),
+            entries: Vec::new(),
+            cframe_size: 0,
+            string: StringLayout { len: 0, text: 0 },
+            opcodes: Opcodes::default(),
+        }
+    }
+
     /// Bytes of a reference to an object.
     pub fn reference_size(&self) -> usize {
-        match self.family {
-            Family::Gc64 => 8,
-            Family::Gc32 => 4,
-        }
+        self.family.reference_size()
     }
 
     /// Reads a reference (`GCRef`, `MRef`).
     #[inline]
     pub fn reference(&self, address: usize) -> Option<usize> {
-        match self.family {
-            Family::Gc64 => memory::read::<u64>(address).map(|r| r as usize),
-            Family::Gc32 => memory::read::<u32>(address).map(|r| r as usize),
-        }
+        self.family.reference(address)
     }
 
     /// The start of the bytecode's or built-in's code that `address` lies in.
@@ -315,31 +321,11 @@ mod tests {
 
     #[test]
     fn an_address_belongs_to_the_handler_that_starts_before_it() {
-        let mut layout = empty();
+        let mut layout = Layout::unknown(Family::Gc64);
         layout.handlers = vec![100, 200, 300];
         assert_eq!(layout.handler_of(99), None);
         assert_eq!(layout.handler_of(100), Some(100));
         assert_eq!(layout.handler_of(299), Some(200));
         assert_eq!(layout.handler_of(5000), Some(300));
-    }
-
-    /// A layout of nothing.
-    fn empty() -> Layout {
-        Layout {
-            family: Family::Gc64,
-            at: Family::Gc64.offsets(),
-            global: 0,
-            cur_l: 0,
-            jit_base: 0,
-            vmstate: 0,
-            states: StateNumbering::Stock,
-            dispatch: 0,
-            interpreter: 0..0,
-            handlers: Vec::new(),
-            entries: Vec::new(),
-            cframe_size: 0,
-            string: StringLayout { len: 0, text: 0 },
-            opcodes: Opcodes::default(),
-        }
     }
 }

@@ -317,11 +317,6 @@ impl CFrame {
         read::<u64>(self.0 + layout.cframe_size - 16).map(|address| address as usize)
     }
 
-    /// The caller's rbx.
-    pub fn saved_rbx(self, layout: &Layout) -> Option<usize> {
-        read::<u64>(self.0 + layout.cframe_size - 24).map(|address| address as usize)
-    }
-
     /// The caller's stack pointer after the return.
     pub fn end(self, layout: &Layout) -> usize {
         self.0 + layout.cframe_size

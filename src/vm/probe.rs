@@ -80,25 +80,9 @@ pub unsafe fn probe(
     extent_of: &dyn Fn(usize) -> Option<CodeExtent>,
 ) -> Result<Layout, NotFound> {
     let family = Family::of(state as usize).ok_or(NotFound("the type of a lua_State"))?;
-    let at = family.offsets();
-    let mut layout = Layout {
-        family,
-        at,
-        global: 0,
-        cur_l: 0,
-        jit_base: 0,
-        vmstate: 0,
-        states: StateNumbering::Stock,
-        dispatch: 0,
-        interpreter: 0..0,
-        handlers: Vec::new(),
-        entries: Vec::new(),
-        cframe_size: 0,
-        string: StringLayout { len: 0, text: 0 },
-        opcodes: Opcodes::default(),
-    };
-    layout.global = layout
-        .reference(state as usize + at.state_glref)
+    let mut layout = Layout::unknown(family);
+    layout.global = family
+        .global_of(state as usize)
         .filter(|&global| global != 0)
         .ok_or(NotFound("the global state"))?;
 
