@@ -17,6 +17,7 @@
 pub mod clock;
 pub mod counters;
 pub mod fault;
+pub mod jit;
 pub mod lua_api;
 pub mod memory;
 pub mod native;

@@ -3,6 +3,7 @@
 //! Knows: Lua values, and how errors look there. Must not know: how a session
 //! works.
 
+use crate::jit::events;
 use crate::native::modules::Catalogue;
 use crate::native::tables;
 use crate::options::{self, ClockChoice, Misuse, Mode, Options};
@@ -41,7 +42,11 @@ pub fn module(lua: &Lua) -> Result<Table> {
     table.set("start", lua.create_function(start)?)?;
     table.set(
         "stop",
-        lua.create_function(|lua, ()| answer(lua, session::stop()))?,
+        lua.create_function(|lua, ()| {
+            let stopped = session::stop();
+            events::detach(lua);
+            answer(lua, stopped)
+        })?,
     )?;
     table.set("report", lua.create_function(|lua, ()| report(lua))?)?;
     table.set("version", env!("CARGO_PKG_VERSION"))?;
@@ -49,9 +54,18 @@ pub fn module(lua: &Lua) -> Result<Table> {
 }
 
 fn start(lua: &Lua, arguments: MultiValue) -> Result<MultiValue> {
-    let started = parse(&arguments)
-        .map_err(Error::from)
-        .and_then(|options| session::start(&options, || look(lua)));
+    let mut followed = false;
+    let started = parse(&arguments).map_err(Error::from).and_then(|options| {
+        session::start(&options, || {
+            let mut host = look(lua)?;
+            followed = options.mode != Mode::Default;
+            host.following = followed.then(|| events::follow(lua, &host.layout));
+            Ok(host)
+        })
+    });
+    if followed && started.is_err() {
+        events::detach(lua);
+    }
     answer(lua, started)
 }
 
@@ -237,6 +251,7 @@ fn look(lua: &Lua) -> std::result::Result<Host, Error> {
         layout,
         modules,
         version,
+        following: None,
     })
 }
 

@@ -320,6 +320,7 @@ fn finish(inner: &mut Inner, counters: &Counters, found: Found, waiting: &Waitin
             let context = Context {
                 layout: inner.walker.layout(),
                 unwinder: inner.walker.unwinder(),
+                tables: inner.walker.tables(),
                 functions: &inner.definitions.functions,
             };
             recording.record(

@@ -9,6 +9,7 @@
 use crate::clock::{self, Clock, Kind};
 use crate::counters::Counts;
 use crate::fault::FaultHandlers;
+use crate::jit::events::Following;
 use crate::native::modules::Catalogue;
 use crate::native::unwind::Unwinder;
 use crate::native::watch::{Watch, Watcher};
@@ -107,6 +108,8 @@ pub struct Host {
     pub functions: FunctionNames,
     /// What it says its version is.
     pub version: String,
+    /// What it compiles is followed, unless nobody is to know.
+    pub following: Option<Following>,
 }
 
 /// What a session has counted, and how it is going.
@@ -144,6 +147,7 @@ struct Session {
     signal: Handler,
     trap: Option<Handler>,
     faults: FaultHandlers,
+    _following: Option<Following>,
     output: Option<(Writer, PathBuf)>,
     global: usize,
     started: u64,
@@ -298,6 +302,7 @@ impl Session {
             .map_err(Error::Handler)?;
 
         let global = host.layout.global;
+        let tables = host.following.as_ref().map(Following::tables);
         let extent = match options.mode {
             Mode::Default => Extent::State,
             Mode::Leaf => Extent::Leaf,
@@ -319,7 +324,7 @@ impl Session {
         };
         let sampler = Box::new(Sampler::new(
             clock,
-            Walker::new(host.layout, unwinder, extent),
+            Walker::new(host.layout, unwinder, extent).with_tables(tables),
             Definitions {
                 modules,
                 functions: host.functions,
@@ -333,6 +338,7 @@ impl Session {
             signal,
             trap,
             faults,
+            _following: host.following,
             output,
             global,
             started,
@@ -350,7 +356,7 @@ impl Session {
         let duration = clock::monotonic() - self.started;
         let sampler = self.attached.detach();
         self.signal.discard_pending();
-        drop((self.signal, self.trap, self.faults));
+        drop((self.signal, self.trap, self.faults, self._following));
         let (counters, recording) = sampler.into_recording();
         let counts = counters.read();
         let report = Report {

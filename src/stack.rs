@@ -7,6 +7,9 @@
 //!
 //! Runs in the signal handler, on memory that was laid out before.
 
+use crate::jit::lines::{Calls, Lines};
+use crate::jit::path::Code;
+use crate::jit::tables::Tables;
 use crate::memory;
 use crate::native::unwind::{NativeFrame, Step, Unwinder};
 use crate::registers::Registers;
@@ -17,6 +20,7 @@ use crate::vm::objects::{CFrame, Identity, Kind, Proto, Thread};
 use crate::vm::place::{self, Place, Top};
 use crate::vm::trace::{Trace, Traces};
 use ljp::{Mark, Reason, VmState};
+use std::sync::Arc;
 
 /// A frame as it was found, by addresses; what they mean is looked up when a
 /// frame is met for the first time.
@@ -177,6 +181,7 @@ impl Doing {
 pub struct Walker {
     layout: Layout,
     traces: Traces,
+    tables: Option<Arc<Tables>>,
     known: Known,
     unwinder: Unwinder,
     extent: Extent,
@@ -207,6 +212,7 @@ impl From<Broken> for Stop {
 struct Walk<'w> {
     layout: &'w Layout,
     traces: &'w mut Traces,
+    tables: Option<&'w Tables>,
     known: &'w mut Known,
     unwinder: &'w mut Unwinder,
     extent: Extent,
@@ -236,12 +242,18 @@ impl Walker {
         Walker {
             layout,
             traces: Traces::default(),
+            tables: None,
             known: Known::default(),
             unwinder,
             extent,
             frames: Frames::new(limit),
             unknown_code: false,
         }
+    }
+
+    /// The same, with line tables for compiled code.
+    pub fn with_tables(self, tables: Option<Arc<Tables>>) -> Walker {
+        Walker { tables, ..self }
     }
 
     /// The frames of the last look.
@@ -263,6 +275,11 @@ impl Walker {
     /// are put in theirs.
     pub fn replace_unwinder(&mut self, unwinder: &mut Unwinder) {
         std::mem::swap(&mut self.unwinder, unwinder);
+    }
+
+    /// The line tables of compiled code.
+    pub fn tables(&self) -> Option<&Tables> {
+        self.tables.as_deref()
     }
 
     /// The unwinder, to be asked about addresses.
@@ -288,6 +305,7 @@ impl Walker {
         let mut walk = Walk {
             layout: &self.layout,
             traces: &mut self.traces,
+            tables: self.tables.as_deref(),
             known: &mut self.known,
             unwinder: &mut self.unwinder,
             extent: self.extent,
@@ -323,7 +341,7 @@ impl Walker {
     }
 }
 
-impl Walk<'_> {
+impl<'w> Walk<'w> {
     fn run(&mut self, doing: Doing, registers: &Registers) -> Result<(), Stop> {
         let mut at = NativeFrame {
             ip: registers.rip,
@@ -335,9 +353,9 @@ impl Walk<'_> {
         let interpreter = self.layout.interpreter.clone();
         if interpreter.contains(&at.ip) {
             let cframe = match doing {
-                Doing::Trace(_) => self.trace(doing, at.ip)?,
+                Doing::Trace(_) => self.trace(doing, at)?,
                 Doing::Other(VmState::Exit) if self.jit_base() != Some(0) => {
-                    self.trace(doing, at.ip)?
+                    self.trace(doing, at)?
                 }
                 _ => match place::interpreter(self.layout, registers) {
                     Place::At(top) => match self.stretch(top, doing) {
@@ -363,7 +381,7 @@ impl Walk<'_> {
             let cframe = if interpreter.contains(&at.ip) {
                 self.vm_frame(doing, at, registers)?
             } else {
-                self.trace(doing, at.ip)?
+                self.trace(doing, at)?
             };
             at = self.below(cframe)?;
         }
@@ -452,7 +470,7 @@ impl Walk<'_> {
         let Some(thread) = cframe.thread(self.layout) else {
             // Not a C frame: a part of the VM that compiled code has called.
             if self.may_be_trace() {
-                return self.trace(doing, at.ip);
+                return self.trace(doing, at);
             }
             // Or the exit from a trace, which has registers to save: the C frame
             // is further out.
@@ -468,7 +486,13 @@ impl Walk<'_> {
                 Some((thread, base)) => place::below_boundary(self.layout, cframe, thread, base),
                 None => place::called_from(self.layout, cframe, 0, 0, || None),
             };
-            return self.stretch(top.ok_or_else(inconsistent)?, doing);
+            // Where the frames are made that the interpreter goes on with, and the
+            // position is theirs already.
+            let entry = Entry {
+                ancestor: true,
+                ..Entry::default()
+            };
+            return self.walk(top.ok_or_else(inconsistent)?, entry);
         };
         let top = match self.carried {
             Some((carried, base)) if carried == thread => {
@@ -497,11 +521,16 @@ impl Walk<'_> {
     fn stretch(&mut self, top: Top, doing: Doing) -> Result<CFrame, Stop> {
         // While a trace is left its innermost frames are put back one by one.
         let leaving = self.top.is_none() && doing == Doing::Other(VmState::Exit);
-        self.walk(top, None, leaving)
+        let entry = Entry {
+            ancestor: leaving,
+            ..Entry::default()
+        };
+        self.walk(top, entry)
     }
 
-    /// The stretch of the VM that a trace runs on top of, `ip` being in its code.
-    fn trace(&mut self, doing: Doing, ip: usize) -> Result<CFrame, Stop> {
+    /// The stretch of the VM that a trace runs on top of, `at` being in its code
+    /// or in a part of the VM that it has called.
+    fn trace(&mut self, doing: Doing, at: NativeFrame) -> Result<CFrame, Stop> {
         let cframe = self.running_cframe().ok_or(Stop::Moving)?;
         let thread = cframe
             .thread(self.layout)
@@ -512,10 +541,8 @@ impl Walk<'_> {
             Some(base) => base,
         };
         let stack = (thread.stack(self.layout)).ok_or(Stop::Failed(Reason::Unreadable))?;
-        let trace = match doing {
-            Doing::Trace(number) => self.traces.get(self.layout, number),
-            _ => self.traces.covering(self.layout, ip),
-        };
+        let running = self.running_trace(doing, cframe, at);
+        let compiled = (running.lines).and_then(|(lines, at)| Some((lines, lines.at(at)?)));
         let top = Top {
             cframe,
             thread,
@@ -523,33 +550,115 @@ impl Walk<'_> {
             base,
             pc: 0,
         };
-        self.walk(top, trace, true)
+        let entry = Entry {
+            trace: running.trace,
+            ancestor: compiled.is_none_or(|(_, calls)| calls.ancestor),
+            compiled,
+        };
+        self.walk(top, entry)
     }
 
-    /// Shows the calls of a stretch. With `ancestor` the innermost one is known
-    /// to be an ancestor of the code that runs, in `trace` if that is known.
-    fn walk(&mut self, top: Top, trace: Option<Trace>, ancestor: bool) -> Result<CFrame, Stop> {
+    /// The trace that runs, and where in it.
+    fn running_trace(&mut self, doing: Doing, cframe: CFrame, at: NativeFrame) -> Running<'w> {
+        let (layout, tables) = (self.layout, self.tables);
+        let numbered = match doing {
+            Doing::Trace(number) => self.traces.get(layout, number),
+            _ => None,
+        };
+        let address = if layout.interpreter.contains(&at.ip) {
+            // A part of the VM that it has called, or its exit.
+            numbered
+                .and_then(|trace| trace.stack_adjustment(layout))
+                .and_then(|adjustment| called_from_trace(cframe, adjustment, at.sp))
+        } else {
+            Some(at.lookup_address())
+        };
+        let in_table = |address| {
+            let tables = tables?;
+            // A trace says its number only some instructions after its start.
+            let lines = match numbered {
+                Some(trace) => tables.get(trace.number(), address),
+                None => None,
+            };
+            let lines = lines.or_else(|| tables.covering(address))?;
+            Some((lines, address))
+        };
+        let lines = address.and_then(in_table);
+        let trace = match (lines, address) {
+            (Some((lines, _)), _) => Some(lines.trace()),
+            (None, Some(address)) => self.traces.covering(layout, address).or(numbered),
+            (None, None) => numbered,
+        };
+        Running { trace, lines }
+    }
+
+    /// Shows the calls of a stretch, the innermost of which runs as `entry` says.
+    fn walk(&mut self, top: Top, entry: Entry) -> Result<CFrame, Stop> {
         let layout = self.layout;
-        let mut first = Some(Entry { trace, ancestor });
         let (extent, frames, innermost) = (self.extent, &mut *self.frames, &mut self.top);
-        let visit = |frame: Frame| {
+        let mut show = |kind: Kind, raw: Option<RawFrame>| {
             if innermost.is_none() {
-                *innermost = Some(frame.body.kind);
+                *innermost = Some(kind);
             }
-            let entry = first.take().unwrap_or_default();
             match extent {
                 Extent::State => false,
                 Extent::Leaf => {
-                    if let Some(raw) = raw(layout, frame, entry) {
+                    if let Some(raw) = raw {
                         frames.clear();
                         frames.push(raw);
                     }
                     false
                 }
-                Extent::Full(_) => raw(layout, frame, entry).is_some_and(|raw| frames.push(raw)),
+                Extent::Full(_) => raw.is_some_and(|raw| frames.push(raw)),
             }
         };
         self.last_cframe = Some(top.cframe);
+        let mut ancestor = entry.ancestor;
+        let mut at_base = None;
+        for code in entry.calls() {
+            let (kind, raw) = match code {
+                // Its closure is on the stack, where the walk begins.
+                Code::Base(pc) => {
+                    at_base = Some(BaseCall::At(pc));
+                    break;
+                }
+                Code::Lua(proto, identity, pc) => {
+                    let raw = RawFrame::Lua {
+                        proto,
+                        identity,
+                        pc,
+                        compiled: entry.trace,
+                        ancestor: std::mem::take(&mut ancestor),
+                    };
+                    (Kind::Lua(proto), raw)
+                }
+                Code::Function(code, 1) => (Kind::C, RawFrame::Function { code, ffid: 1 }),
+                Code::Function(code, ffid) => {
+                    (Kind::Builtin(ffid), RawFrame::Function { code, ffid })
+                }
+            };
+            if !show(kind, Some(raw)) {
+                return Err(Stop::Enough);
+            }
+            at_base = Some(BaseCall::Shown);
+        }
+        let mut first = true;
+        let visit = |frame: Frame| {
+            if !std::mem::take(&mut first) {
+                return show(frame.body.kind, raw(layout, frame, Entry::default()));
+            }
+            match at_base {
+                Some(BaseCall::Shown) => true,
+                Some(BaseCall::At(pc)) => {
+                    let entry = Entry { ancestor, ..entry };
+                    show(frame.body.kind, raw(layout, Frame { pc, ..frame }, entry))
+                }
+                None => {
+                    let pc = entry.start(layout, frame);
+                    show(frame.body.kind, raw(layout, Frame { pc, ..frame }, entry))
+                }
+            }
+        };
         match frames::walk(layout, self.known, top.stack, top.base, top.pc, visit)? {
             End::Enough => return Err(Stop::Enough),
             End::Boundary { base } => self.carried = Some((top.thread, base)),
@@ -586,36 +695,75 @@ impl Walk<'_> {
     }
 }
 
+/// What runs in compiled code.
+struct Running<'t> {
+    trace: Option<Trace>,
+    /// Its table, and the address to look up there.
+    lines: Option<(&'t Lines, usize)>,
+}
+
 /// How the innermost frame of a stretch is run.
 #[derive(Clone, Copy, Default)]
-struct Entry {
+struct Entry<'t> {
     /// The trace that was entered in it.
     trace: Option<Trace>,
-    /// Whether calls may be missing above it.
+    /// Whether calls may be missing above it, or above those that are known.
     ancestor: bool,
+    /// The calls in the trace, where its table has them.
+    compiled: Option<(&'t Lines, Calls)>,
+}
+
+/// What is known of the call at the base of a trace.
+#[derive(Clone, Copy)]
+enum BaseCall {
+    /// It is among those that were shown.
+    Shown,
+    /// Its next instruction.
+    At(usize),
+}
+
+impl<'t> Entry<'t> {
+    /// The calls that were compiled in, innermost first.
+    fn calls(&self) -> impl Iterator<Item = Code> + use<'t> {
+        self.compiled
+            .into_iter()
+            .flat_map(|(lines, calls)| lines.calls(calls))
+    }
+
+    /// The position of `frame`, which is the innermost one: of a trace's it is
+    /// known where the trace begins.
+    fn start(&self, layout: &Layout, frame: Frame) -> usize {
+        let start = self.trace.and_then(|trace| trace.start(layout));
+        match start {
+            Some((entered, pc)) if frame.body.kind == Kind::Lua(entered) => pc,
+            Some(_) => 0,
+            None if self.ancestor => 0,
+            None => frame.pc,
+        }
+    }
+}
+
+/// The address of a call from a trace that moves the stack pointer by
+/// `adjustment` below `cframe`, to code that has the stack pointer `sp`.
+fn called_from_trace(cframe: CFrame, adjustment: usize, sp: usize) -> Option<usize> {
+    let slot = cframe.0.checked_sub(adjustment + 8)?;
+    if sp > slot {
+        return None;
+    }
+    memory::read::<u64>(slot).map(|returns_to| (returns_to as usize).wrapping_sub(1))
 }
 
 /// The raw form of a frame of Lua's; `None` if it could not be read.
 #[inline(always)]
 fn raw(layout: &Layout, frame: Frame, entry: Entry) -> Option<RawFrame> {
     Some(match frame.body.kind {
-        Kind::Lua(proto) => {
-            // Of a trace's innermost frame it is known where the trace begins.
-            let start = entry.trace.and_then(|trace| trace.start(layout));
-            let pc = match start {
-                Some((entered, pc)) if entered == proto => pc,
-                Some(_) => 0,
-                None if entry.ancestor => 0,
-                None => frame.pc,
-            };
-            RawFrame::Lua {
-                proto,
-                identity: frame.body.identity,
-                pc,
-                compiled: entry.trace,
-                ancestor: entry.ancestor,
-            }
-        }
+        Kind::Lua(proto) => RawFrame::Lua {
+            proto,
+            identity: frame.body.identity,
+            pc: frame.pc,
+            compiled: entry.trace,
+            ancestor: entry.ancestor,
+        },
         Kind::C => RawFrame::Function {
             code: frame.function.code(layout)?,
             ffid: 1,

@@ -9,6 +9,8 @@
 
 use super::ring::Producer;
 use super::table::{Lookup, Table};
+use crate::jit::lines::Lines;
+use crate::jit::tables::Tables;
 use crate::native::modules::Module;
 use crate::native::unwind::Unwinder;
 use crate::stack::RawFrame;
@@ -60,6 +62,8 @@ pub struct Context<'a> {
     pub layout: &'a Layout,
     /// The loaded modules.
     pub unwinder: &'a Unwinder,
+    /// What is known of traces.
+    pub tables: Option<&'a Tables>,
     /// What is known of functions beforehand.
     pub functions: &'a FunctionNames,
 }
@@ -71,7 +75,7 @@ pub struct Interner {
     stacks: Table<(u32, u32)>,
     protos: Table<(Proto, Identity)>,
     functions: Table<(usize, u8)>,
-    traces: Table<(Trace, usize)>,
+    traces: Table<Trace>,
     /// The last stack, outermost frame first, with the number of the stack that
     /// ends at each frame: most of it is the same again next time.
     last: Vec<(RawFrame, u32)>,
@@ -289,10 +293,7 @@ impl Interner {
     fn trace(&mut self, context: &Context, trace: Trace, out: &mut Producer) -> u32 {
         let layout = context.layout;
         let code = trace.code(layout).unwrap_or(0..0);
-        // A trace object may be freed and another one made at its address: its
-        // machine code lies elsewhere then.
-        let key = (trace, code.start);
-        let place = match self.traces.look_up(&key) {
+        let place = match self.traces.look_up(&trace) {
             Lookup::Known(id) => return id,
             Lookup::Unknown(place) => place,
         };
@@ -301,18 +302,22 @@ impl Interner {
             let identity = proto.identity(layout)?;
             Some(self.proto(context, (proto, identity), None, out))
         });
+        let side_of = (context.tables)
+            .and_then(|tables| tables.of(trace))
+            .and_then(Lines::side_of);
         let definition = TraceDef {
-            number: trace.number(layout).unwrap_or(0),
+            number: trace.number(),
+            parent: side_of.map_or(0, |exit| exit.trace),
+            exit: side_of.map_or(0, |exit| exit.number),
             root: trace.root(layout).unwrap_or(0),
             link: trace.link(layout).unwrap_or(0),
             mcode_size: code.len() as u64,
             proto,
             line: start.map_or(0, |(proto, pc)| lines::line_before(layout, proto, pc)),
-            ..TraceDef::default()
         };
         write(out, |record| record.trace(&definition));
         let id = self.traces.len() as u32;
-        self.traces.insert(place, key, id);
+        self.traces.insert(place, trace, id);
         id
     }
 }

@@ -6,9 +6,10 @@
 //! The layout of objects (`layout`) comes in two families; what differs between
 //! releases within a family is found by `probe`. `objects` are typed views,
 //! `opcodes` the few that matter, `frames` walks one Lua stack (`known` saves it work), `place` finds its innermost frame at any
-//! instruction, `trace` looks into JIT-compiled code.
+//! instruction. Of JIT-compiled code there are `trace`, `ir` and `snapshot`.
 
 pub mod frames;
+pub mod ir;
 pub mod known;
 pub mod layout;
 pub mod lines;
@@ -17,4 +18,5 @@ pub mod objects;
 pub mod opcodes;
 pub mod place;
 pub mod probe;
+pub mod snapshot;
 pub mod trace;
