@@ -1,4 +1,5 @@
 -- Hot loops and hot calls, long enough to be compiled where that is on.
+local clock = { 0 }
 local function work(x)
   return x * 2 + 1
 end
@@ -8,12 +9,30 @@ local function branch(x)
 end
 return function()
   local s = 0
-  for i = 1, 300 do s = s + work(i) end
-  for i = 1, 300 do s = s + branch(i) end
+  for i = 1, 300 do
+    clock[1] = i
+    s = s + work(i)
+  end
+  for i = 1, 300 do
+    clock[1] = 1000 + i
+    s = s + branch(i)
+  end
   local t = {}
-  for i = 1, 200 do t[i] = tostring(i) .. "x" end
-  for i = 1, 200 do s = s + #t[i] + string.byte(t[i]) end
-  for _, v in ipairs(t) do s = s + #v end
-  for _, v in pairs(t) do s = s + #v end
+  for i = 1, 200 do
+    clock[1] = 2000 + i
+    t[i] = tostring(i) .. "x"
+  end
+  for i = 1, 200 do
+    clock[1] = 3000 + i
+    s = s + #t[i] + string.byte(t[i])
+  end
+  for i, v in ipairs(t) do
+    clock[1] = 4000 + i
+    s = s + #v
+  end
+  for i, v in pairs(t) do
+    clock[1] = 5000 + i
+    s = s + #v
+  end
   return s
-end
+end, clock

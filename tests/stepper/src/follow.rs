@@ -148,14 +148,7 @@ impl<'t> Follower<'t> {
 
     /// Searches ahead: compiled code passes over events.
     fn see_ancestor(&mut self, seen: &[Call]) -> bool {
-        let Some((innermost, rest)) = seen.split_last() else {
-            return true;
-        };
-        let fits = |stack: &[Call]| {
-            stack.len() >= seen.len()
-                && stack[..rest.len()] == *rest
-                && stack[rest.len()].key == innermost.key
-        };
+        let fits = |stack: &[Call]| is_ancestor(seen, stack);
         let found =
             (self.at..self.truth.len()).find(|&index| self.truth.get(index).is_some_and(fits));
         match found {
@@ -168,6 +161,38 @@ impl<'t> Follower<'t> {
         }
     }
 
+    /// Whether compiled code may have the stack `seen` while the program's clock
+    /// says `tick`; goes on to there if so. Compiled code passes over events, but
+    /// not over those at which the clock is set.
+    pub fn see_compiled(&mut self, seen: &[Call], claim: Claim, tick: u64) -> bool {
+        let fits = |stack: &[Call]| match claim {
+            Claim::Exact => stack == seen,
+            Claim::Ancestor => is_ancestor(seen, stack),
+        };
+        let at_tick = |index: usize| {
+            let around = index.saturating_sub(1)..=index + 1;
+            around.into_iter().any(|i| self.truth.tick(i) == Some(tick))
+        };
+        let found = (self.at..self.truth.len())
+            .find(|&index| at_tick(index) && self.truth.get(index).is_some_and(fits));
+        if let Some(index) = found {
+            self.at = index;
+            self.kept = self.truth.get(index).map_or(0, <[Call]>::len);
+        }
+        found.is_some()
+    }
+
+    /// A trace was left: what it did after its last snapshot is done again. It
+    /// goes back to where the clock was set to `tick`.
+    pub fn left_trace(&mut self, tick: u64) {
+        let now = |index: &usize| self.truth.tick(*index) == Some(tick);
+        self.at = (self.at..self.truth.len()).find(now).unwrap_or(self.at);
+        while self.at > 0 && self.truth.tick(self.at - 1) == Some(tick) {
+            self.at -= 1;
+        }
+        self.kept = self.truth.get(self.at).map_or(0, <[Call]>::len);
+    }
+
     /// Goes on to the next true stack that is `seen`, at any distance.
     pub fn catch_up(&mut self, seen: &[Call]) -> bool {
         let found = (self.at..self.truth.len())
@@ -178,4 +203,15 @@ impl<'t> Follower<'t> {
         }
         found.is_some()
     }
+}
+
+/// Whether `seen` is `stack` without some of its innermost calls; at which line
+/// its own innermost call is, it does not say.
+fn is_ancestor(seen: &[Call], stack: &[Call]) -> bool {
+    let Some((innermost, rest)) = seen.split_last() else {
+        return true;
+    };
+    stack.len() >= seen.len()
+        && stack[..rest.len()] == *rest
+        && stack[rest.len()].key == innermost.key
 }

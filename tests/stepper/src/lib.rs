@@ -6,31 +6,49 @@
 //! (`step`); what it sees must be that very sequence (`follow`).
 
 mod follow;
+mod pause;
 mod step;
 mod truth;
 
 use mlua::ffi;
 use std::ffi::c_int;
 use std::fmt::Write as _;
+use sysprof::fault::FaultHandlers;
+use sysprof::jit::events::{self, Following};
 use sysprof::native::unwind::Unwinder;
 use sysprof::session::Error;
 use sysprof::stack::{Extent, Walker};
+use truth::Clock;
 
-/// `check(f, compiled)`: returns counts, and what was wrong as text.
+/// `check(f, compiled, clock)`: returns counts, and what was wrong as text.
 unsafe extern "C-unwind" fn check(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: called by Lua with a live state; the API is used as documented.
     unsafe {
         ffi::luaL_checktype(state, 1, ffi::LUA_TFUNCTION);
         let compiled = ffi::lua_toboolean(state, 2) != 0;
+        ffi::lua_settop(state, 3);
+        // What is read while looking around may not be there.
+        let faults = FaultHandlers::install();
+        let clock = Clock::of(state, 3);
         ffi::lua_settop(state, 1);
         // Finalizers are to run when the program says so, in both runs alike.
         ffi::lua_gc(state, ffi::LUA_GCCOLLECT, 0);
         ffi::lua_gc(state, ffi::LUA_GCSTOP, 0);
-        let truth = truth::record(state);
+        let truth = truth::record(state, clock);
         let result = match look_around(state) {
-            Ok(walker) => Ok(step::run(state, walker, &truth, compiled)),
+            Ok((walker, following)) => {
+                let lua = mlua::Lua::get_or_init_from_ptr(state);
+                let paused = pause::events(lua);
+                let outcome = paused
+                    .map(|()| step::run(state, walker, &truth, compiled, clock))
+                    .map_err(|error| error.to_string());
+                events::detach(lua);
+                drop(following);
+                outcome
+            }
             Err(error) => Err(error.to_string()),
         };
+        drop(faults);
         match result {
             Ok(outcome) => {
                 ffi::lua_createtable(state, 0, 8);
@@ -54,11 +72,19 @@ unsafe extern "C-unwind" fn check(state: *mut ffi::lua_State) -> c_int {
     }
 }
 
-fn look_around(state: *mut ffi::lua_State) -> Result<Walker, Error> {
+fn look_around(state: *mut ffi::lua_State) -> Result<(Walker, Following), Error> {
     // SAFETY: a live state of this thread.
-    let host = unsafe { sysprof::lua_api::look_from(state) }?;
+    let (host, lua) = unsafe {
+        (
+            sysprof::lua_api::look_from(state)?,
+            mlua::Lua::get_or_init_from_ptr(state),
+        )
+    };
     let unwinder = Unwinder::new(host.modules.loaded());
-    Ok(Walker::new(host.layout, unwinder, Extent::Full(1000)))
+    let following = events::follow(lua, &host.layout);
+    let walker = Walker::new(host.layout, unwinder, Extent::Full(1000))
+        .with_tables(Some(following.tables()));
+    Ok((walker, following))
 }
 
 /// What `require` calls.

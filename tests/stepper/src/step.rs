@@ -3,7 +3,7 @@
 //! Knows: the trap flag. Must not know: what a right stack is (`follow`).
 
 use crate::follow::{Claim, Follower};
-use crate::truth::{self, Call, Truth};
+use crate::truth::{self, Call, Clock, Truth};
 use ljp::{Reason, VmState};
 use mlua::ffi;
 use std::ffi::CStr;
@@ -15,6 +15,7 @@ use sysprof::stack::{Found, Look, RawFrame, Walker};
 use sysprof::vm::layout::{Family, Layout};
 use sysprof::vm::lines;
 use sysprof::vm::names;
+use sysprof::vm::trace::Trace;
 
 /// What stepping came to.
 #[derive(Default)]
@@ -61,6 +62,9 @@ struct Stepping<'t> {
     follower: Follower<'t>,
     /// Whether code may be compiled, so that the truth is followed loosely.
     compiled: bool,
+    clock: Option<Clock>,
+    /// The trace that ran at the last look.
+    trace: Option<Trace>,
     seen: Vec<Call>,
     last: Vec<RawFrame>,
     outcome: Outcome,
@@ -96,11 +100,14 @@ pub unsafe fn run(
     walker: Walker,
     truth: &Truth,
     compiled: bool,
+    clock: Option<Clock>,
 ) -> Outcome {
     let mut stepping = Stepping {
         walker,
         follower: Follower::new(truth),
         compiled,
+        clock,
+        trace: None,
         seen: Vec::with_capacity(DEPTH),
         last: Vec::with_capacity(DEPTH),
         outcome: Outcome::default(),
@@ -121,6 +128,9 @@ pub unsafe fn run(
     // SAFETY: the handler runs between the two asm statements only, on this
     // thread; the pointer is to a local that outlives them.
     unsafe {
+        if let Some(clock) = clock {
+            clock.reset();
+        }
         CURRENT = (&raw mut stepping).cast();
         ffi::lua_pushvalue(state, -1);
         std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
@@ -161,6 +171,22 @@ pub unsafe fn run(
     outcome
 }
 
+/// Stops stepping, if anything is stepped.
+pub fn pause() {
+    // SAFETY: the flag alone is changed.
+    unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], ~0x100", "popfq") };
+}
+
+/// Goes on with what [`pause`] has stopped.
+pub fn resume() {
+    // SAFETY: set while stepping only; the flag alone is changed.
+    unsafe {
+        if !CURRENT.is_null() {
+            std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
+        }
+    }
+}
+
 unsafe extern "C" fn on_trap(
     _signal: i32,
     _info: *mut libc::siginfo_t,
@@ -190,10 +216,13 @@ impl Stepping<'_> {
             self.without_stack(registers, reason);
             return;
         }
+        let frames = self.walker.frames();
         if found.state == VmState::Trace {
             self.outcome.in_traces += 1;
+            let lua = (frames.iter()).find(|frame| matches!(frame, RawFrame::Lua { .. }));
+            let known = !matches!(lua, Some(RawFrame::Lua { ancestor: true, .. }));
+            self.outcome.ancestors += u64::from(!known);
         }
-        let frames = self.walker.frames();
         if !joined(frames) {
             self.outcome.unjoined += 1;
         }
@@ -206,27 +235,49 @@ impl Stepping<'_> {
         }
         self.last.clear();
         self.last.extend(lua_frames());
-        let claim = match self.last.first() {
-            Some(RawFrame::Lua { ancestor: true, .. }) => Claim::Ancestor,
-            _ => Claim::Exact,
-        };
         self.seen.clear();
         let layout = self.walker.layout();
         self.seen
             .extend(self.last.iter().rev().map(|frame| call(layout, frame)));
+        // The recorder's own callback is not part of the program.
+        let callback = truth::c_key(crate::pause::code(), 1);
+        let own = usize::from(self.seen.last().is_some_and(|top| top.key == callback));
+        self.seen.truncate(self.seen.len() - own);
+        let claim = match self.last.get(own) {
+            Some(RawFrame::Lua { ancestor: true, .. }) => Claim::Ancestor,
+            _ => Claim::Exact,
+        };
         // Before the function runs, and after it has returned, there is nothing
         // to compare with.
         let outside = self.seen.len() < self.follower.lowest();
         if outside {
             return;
         }
-        if claim == Claim::Ancestor {
-            self.outcome.ancestors += 1;
-        }
         let in_c = matches!(self.walker.frames().first(), Some(RawFrame::Native { .. }));
-        let right = self.follower.see(&self.seen, claim, in_c)
-            || (self.compiled && self.follower.catch_up(&self.seen))
-            || self.follower.in_finalizer(&self.seen);
+        let in_trace = found.state == VmState::Trace;
+        let right = match self.clock {
+            Some(clock) if self.compiled => {
+                let tick = clock.read();
+                let trace = self.last.iter().find_map(|frame| match frame {
+                    RawFrame::Lua { compiled, .. } => *compiled,
+                    _ => None,
+                });
+                if self.trace.is_some() && self.trace != trace {
+                    self.follower.left_trace(tick);
+                }
+                self.trace = trace;
+                if in_trace {
+                    self.follower.see_compiled(&self.seen, claim, tick)
+                } else {
+                    self.follower.see(&self.seen, claim, in_c)
+                        || self.follower.see_compiled(&self.seen, claim, tick)
+                }
+            }
+            _ => {
+                self.follower.see(&self.seen, claim, in_c)
+                    || (self.compiled && self.follower.catch_up(&self.seen))
+            }
+        } || self.follower.in_finalizer(&self.seen);
         if !right {
             self.wrong(registers, found);
         }

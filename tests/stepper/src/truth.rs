@@ -5,8 +5,9 @@
 
 use mlua::ffi;
 use std::cell::RefCell;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::hash::{Hash, Hasher};
+use sysprof::memory;
 
 /// A call on a stack: who, and at which line (0 for C functions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct Truth {
     stacks: Vec<Vec<Call>>,
     /// Whether each was seen when its innermost function was called.
     calls: Vec<bool>,
+    /// What the program's clock said when it was first seen.
+    ticks: Vec<u64>,
     /// Names of the keys, for messages.
     names: Vec<(u64, String)>,
 }
@@ -39,6 +42,11 @@ impl Truth {
     /// Whether the innermost call of the stack number `index` had just been made.
     pub fn is_call(&self, index: usize) -> bool {
         self.calls.get(index).is_some_and(|&call| call)
+    }
+
+    /// What the clock said when the stack number `index` was first seen.
+    pub fn tick(&self, index: usize) -> Option<u64> {
+        self.ticks.get(index).copied()
     }
 
     /// How many there are.
@@ -109,17 +117,74 @@ struct Recording {
     truth: Truth,
     /// The running coroutine and those that wait for it, outermost first.
     threads: Vec<*mut ffi::lua_State>,
+    clock: Option<Clock>,
+}
+
+/// A number that the program counts up as it goes on: it tells one round of a
+/// loop from another, in compiled code as well.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock(usize);
+
+impl Clock {
+    /// The clock that is the first element of the table at `index`.
+    ///
+    /// # Safety
+    /// `state` is a live state.
+    pub unsafe fn of(state: *mut ffi::lua_State, index: c_int) -> Option<Clock> {
+        /// No program counts so far.
+        const MARK: f64 = 1.234_062_5e103;
+        // SAFETY: the caller's promise; the API is used as documented.
+        let table = unsafe {
+            if ffi::lua_type(state, index) != ffi::LUA_TTABLE {
+                return None;
+            }
+            ffi::lua_pushnumber(state, MARK);
+            ffi::lua_rawseti(state, index, 1);
+            ffi::lua_topointer(state, index) as usize
+        };
+        // Where in the table's object the pointer to its elements is depends on
+        // the LuaJIT; the mark is found through it alone.
+        let pointers = (0..64).step_by(4).flat_map(|at| {
+            let wide = memory::read::<u64>(table + at).unwrap_or(0) as usize;
+            let narrow = memory::read::<u32>(table + at).unwrap_or(0) as usize;
+            [wide, narrow]
+        });
+        let element = pointers
+            .map(|array| array.wrapping_add(8))
+            .find(|&at| memory::read(at) == Some(MARK.to_bits()));
+        // SAFETY: as above.
+        unsafe {
+            ffi::lua_pushnumber(state, 0.0);
+            ffi::lua_rawseti(state, index, 1);
+        }
+        element.map(Clock)
+    }
+
+    /// Sets it back.
+    ///
+    /// # Safety
+    /// Nobody uses the table.
+    pub unsafe fn reset(self) {
+        // SAFETY: the element's place, found in `of`; the table is the caller's.
+        unsafe { *(self.0 as *mut f64) = 0.0 };
+    }
+
+    /// What it says now.
+    pub fn read(self) -> u64 {
+        memory::read(self.0).unwrap_or(0)
+    }
 }
 
 /// Runs the function at the top of the stack under hooks.
 ///
 /// # Safety
 /// `state` is a live state with a function at its top.
-pub unsafe fn record(state: *mut ffi::lua_State) -> Truth {
+pub unsafe fn record(state: *mut ffi::lua_State, clock: Option<Clock>) -> Truth {
     RECORDING.with_borrow_mut(|recording| {
         *recording = Recording {
             truth: Truth::default(),
             threads: vec![state],
+            clock,
         };
     });
     // SAFETY: the caller's promise.
@@ -166,9 +231,13 @@ unsafe extern "C-unwind" fn on_event(state: *mut ffi::lua_State, event: *mut ffi
         stack.reverse();
         // A function that is called from C time and again makes the same stack
         // each time.
-        if is_call || recording.truth.stacks.last() != Some(&stack) {
-            recording.truth.stacks.push(stack);
-            recording.truth.calls.push(is_call);
+        let tick = recording.clock.map_or(0, Clock::read);
+        let truth = &mut recording.truth;
+        let same = truth.stacks.last() == Some(&stack) && truth.ticks.last() == Some(&tick);
+        if is_call || !same {
+            truth.stacks.push(stack);
+            truth.calls.push(is_call);
+            truth.ticks.push(tick);
         }
     });
 }
