@@ -3,6 +3,7 @@
 //! Knows definitions of a profile one at a time. Knows nothing of stacks, and
 //! of native code only the name that a symbol has already got.
 
+use crate::number::counted;
 use ljp::decode::{Module, Proto};
 use ljp::{NameKind, Reason, TraceDef};
 
@@ -63,8 +64,25 @@ pub fn line(proto: &Proto, line: u32) -> String {
     format!("{}:{line}", chunk(&proto.chunk))
 }
 
-/// A trace: `trace 7 (file:line)`, with the line where it starts.
+/// A trace: `trace 7 (file:line)`, with the line where it starts; then the exit
+/// that it starts from, its size and where it goes on, if the stream says so.
 pub fn trace(trace: &TraceDef, proto: Option<&Proto>) -> String {
+    let mut label = place(trace, proto);
+    if trace.parent > 0 {
+        label += &format!(", from exit {} of trace {}", trace.exit, trace.parent);
+    }
+    if trace.mcode_size > 0 {
+        label += &format!(", {}", counted(trace.mcode_size, "byte"));
+        label += &match trace.link {
+            0 => ", back to the interpreter".to_owned(),
+            link if link == trace.number => ", loops".to_owned(),
+            link => format!(", on to trace {link}"),
+        };
+    }
+    label
+}
+
+fn place(trace: &TraceDef, proto: Option<&Proto>) -> String {
     match proto {
         Some(proto) if trace.line > 0 => {
             format!("trace {} ({})", trace.number, line(proto, trace.line))
@@ -149,6 +167,37 @@ mod tests {
         assert_eq!(proto(&main), "main chunk (a.lua)");
         let own = function("rad", BUILTIN_LINE, "", NameKind::None);
         assert_eq!(proto(&own), "rad");
+    }
+
+    #[test]
+    fn traces_say_where_they_start_and_go_on() {
+        let proto = function("@a.lua", 3, "work", NameKind::Local);
+        let root = TraceDef {
+            number: 5,
+            line: 4,
+            mcode_size: 300,
+            link: 5,
+            ..TraceDef::default()
+        };
+        assert_eq!(
+            trace(&root, Some(&proto)),
+            "trace 5 (a.lua:4), 300 bytes, loops"
+        );
+        let side = TraceDef {
+            number: 6,
+            parent: 5,
+            exit: 2,
+            ..root
+        };
+        assert_eq!(
+            trace(&side, Some(&proto)),
+            "trace 6 (a.lua:4), from exit 2 of trace 5, 300 bytes, on to trace 5"
+        );
+        let last = TraceDef { link: 0, ..root };
+        assert_eq!(
+            trace(&last, None),
+            "trace 5, 300 bytes, back to the interpreter"
+        );
     }
 
     #[test]
