@@ -134,6 +134,7 @@ impl Array {
         };
         let free = read::<u32>(field + 8)?;
         let may_be = array.address != 0
+            && array.address < usize::MAX / 2
             && array.address.is_multiple_of(4)
             && (1..=MOST).contains(&array.size)
             && free <= array.size;
@@ -151,9 +152,23 @@ fn entry(layout: &Layout, array: usize, number: u32) -> Option<Trace> {
 }
 
 /// The array is what the one pointer between `global_State` and the dispatch
-/// table points to in which a trace stands at its number.
+/// table points to in which a trace stands at its number. Each of its entries is
+/// a trace, or nothing, or the one that is being compiled, in `jit_State`.
 fn find_array(layout: &Layout) -> Option<usize> {
-    (layout.global..layout.dispatch)
+    let states = layout.global..layout.dispatch;
+    let holds_traces = |array: Array| {
+        for number in 1..array.size {
+            let slot = array.address + number as usize * layout.reference_size();
+            match layout.reference(slot)? {
+                0 => {}
+                current if states.contains(&current) => {}
+                _ => return entry(layout, array.address, number),
+            }
+        }
+        None
+    };
+    states
+        .clone()
         .step_by(SLOT)
-        .find(|&field| Array::at(field).is_some_and(|array| array.traces(layout).next().is_some()))
+        .find(|&field| Array::at(field).and_then(holds_traces).is_some())
 }
