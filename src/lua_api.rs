@@ -302,7 +302,7 @@ fn known_functions(lua: &Lua, layout: &Layout) -> FunctionNames {
             add(&function, name);
         }
     }
-    for (function, name) in hidden_functions(lua) {
+    for (function, name) in hidden_functions(lua, layout) {
         add(&function, name);
     }
     FunctionNames::new(names)
@@ -321,7 +321,7 @@ fn named<T: Clone>(table: &Table, of: fn(&Value) -> Option<&T>) -> Vec<(String, 
 
 /// Built-ins that no table holds: iterators and their like, as their makers
 /// return them, and methods of files.
-fn hidden_functions(lua: &Lua) -> Vec<(mlua::Function, String)> {
+fn hidden_functions(lua: &Lua, layout: &Layout) -> Vec<(mlua::Function, String)> {
     const MAKERS: [(&str, &str); 3] = [
         ("ipairs_aux", "return (ipairs({}))"),
         (
@@ -332,7 +332,7 @@ fn hidden_functions(lua: &Lua) -> Vec<(mlua::Function, String)> {
     ];
     // In an environment of the originals: a program may have put its own
     // functions in their place, which are none of our business.
-    let Ok(environment) = pristine(lua) else {
+    let Ok(environment) = pristine(lua, layout) else {
         return Vec::new();
     };
     let mut found: Vec<(mlua::Function, String)> = MAKERS
@@ -357,12 +357,15 @@ fn hidden_functions(lua: &Lua) -> Vec<(mlua::Function, String)> {
 }
 
 /// The built-ins that [`hidden_functions`] calls, those that are still built-ins.
-fn pristine(lua: &Lua) -> Result<Table> {
+fn pristine(lua: &Lua, layout: &Layout) -> Result<Table> {
     let environment = lua.create_table()?;
     let globals = lua.globals();
     let copy = |from: &Table, to: &Table, name: &str| -> Result<()> {
         let function = from.raw_get::<mlua::Function>(name)?;
-        if function.info().what == "C" {
+        // Not by `Function::info`: in Tarantool 2.6 mlua panics there.
+        let kind = Function::at(layout, function.to_pointer() as usize)
+            .and_then(|function| function.kind(layout));
+        if matches!(kind, Some(Kind::Builtin(_))) {
             to.raw_set(name, function)?;
         }
         Ok(())

@@ -216,12 +216,34 @@ impl Family {
 }
 
 /// How the VM says what it is doing (`vmstate` in `global_State`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StateNumbering {
     /// INTERP, C, GC, EXIT, RECORD, OPT, ASM, from 0, complemented.
     Stock,
     /// INTERP, LFUNC, FFUNC, CFUNC, GC, EXIT, RECORD, OPT, ASM, complemented.
     Tarantool,
+}
+
+impl StateNumbering {
+    /// The number of C functions.
+    fn c(self) -> u32 {
+        match self {
+            StateNumbering::Stock => 1,
+            StateNumbering::Tarantool => 3,
+        }
+    }
+
+    /// The numbering in which the word `raw` says that a C function runs.
+    pub fn of_c(raw: u32) -> Option<StateNumbering> {
+        [StateNumbering::Stock, StateNumbering::Tarantool]
+            .into_iter()
+            .find(|states| !raw == states.c())
+    }
+
+    /// Whether the word `raw` says that bytecode is interpreted.
+    pub fn is_interpreting(self, raw: u32) -> bool {
+        !raw < self.c()
+    }
 }
 
 /// Where the text of a string is.

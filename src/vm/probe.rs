@@ -5,7 +5,8 @@
 //! machine code.
 //!
 //! The situations: a C function that runs in the thread at hand, the same one
-//! in a coroutine, a string of known length, a function of known source. What
+//! in a coroutine, a hook that the interpreter calls where that leaves a doubt, a
+//! string of known length, a function of known source. What
 //! was found one way is held against what another way says. Where that fails,
 //! [`probe`] says what was not found, and nothing is guessed.
 
@@ -15,6 +16,7 @@ use super::objects::{Callee, Function, Kind, Proto, SLOT, Thread};
 use super::opcodes::{self, LESSONS};
 use crate::memory::read;
 use mlua::ffi;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
@@ -58,8 +60,8 @@ struct Sight {
     thread: usize,
     /// Offsets in `global_State` of references to the running thread.
     references: BTreeSet<usize>,
-    /// Offsets and values of numbers that can say "in C".
-    states: BTreeSet<(usize, i32)>,
+    /// Offsets of numbers that can say "in C", and in which numbering.
+    states: BTreeSet<(usize, StateNumbering)>,
     /// Where the C function was to return to.
     return_address: usize,
     /// Whether the thread's base led to this very function.
@@ -99,13 +101,15 @@ pub unsafe fn probe(
     if layout.reference(layout.jit_base) != Some(0) {
         return Err(NotFound("the base of a running trace (jit_base)"));
     }
-    let (offset, value) = only(here.states.intersection(&there.states).copied())
-        .ok_or(NotFound("the VM state (vmstate)"))?;
+    let in_c: Vec<_> = here.states.intersection(&there.states).copied().collect();
+    let (offset, states) = match in_c[..] {
+        [state] => Some(state),
+        // SAFETY: as above.
+        _ => unsafe { interprets_too(state, &layout, &in_c) },
+    }
+    .ok_or(NotFound("the VM state (vmstate)"))?;
     layout.vmstate = layout.global + offset;
-    layout.states = match !value {
-        1 => StateNumbering::Stock,
-        _ => StateNumbering::Tarantool,
-    };
+    layout.states = states;
 
     let extent = extent_of(here.return_address).ok_or(NotFound("the interpreter's code"))?;
     layout.interpreter = extent.range;
@@ -183,10 +187,9 @@ fn see(thread: usize, layout: &Layout) -> Option<Sight> {
         }
     }
     for offset in (0..GLOBAL_REACH).step_by(4) {
-        let value = read::<u32>(layout.global + offset)? as i32;
-        // "C" in either numbering.
-        if value == !1 || value == !3 {
-            sight.states.insert((offset, value));
+        let value = read::<u32>(layout.global + offset)?;
+        if let Some(states) = StateNumbering::of_c(value) {
+            sight.states.insert((offset, states));
         }
     }
     let cframe = read::<u64>(thread + at.state_cframe)? as usize & !3;
@@ -196,6 +199,66 @@ fn see(thread: usize, layout: &Layout) -> Option<Sight> {
         if function.kind(layout)? == Kind::C
             && function.code(layout)? == sight_of as *const () as usize);
     Some(sight)
+}
+
+/// What a hook is to look at, and has found: it is called without an argument.
+struct Hooked {
+    global: usize,
+    /// Words that said "in C" while a C function ran.
+    in_c: Vec<(usize, StateNumbering)>,
+    /// Those of them that said "interpreting" at each call of the hook.
+    interpreting: Option<BTreeSet<(usize, StateNumbering)>>,
+}
+
+thread_local! {
+    static HOOKED: RefCell<Option<Hooked>> = const { RefCell::new(None) };
+}
+
+/// The one of the words `in_c` that says "interpreting" while bytecode is
+/// interpreted: a count hook is called from the interpreter itself. Hooks are
+/// for the doubtful case only, as setting one ends a recording.
+unsafe fn interprets_too(
+    state: *mut ffi::lua_State,
+    layout: &Layout,
+    in_c: &[(usize, StateNumbering)],
+) -> Option<(usize, StateNumbering)> {
+    HOOKED.set(Some(Hooked {
+        global: layout.global,
+        in_c: in_c.to_vec(),
+        interpreting: None,
+    }));
+    // SAFETY: a live state with room for a function. The host's own hook is put
+    // back, and is not called in between.
+    unsafe {
+        let top = ffi::lua_gettop(state);
+        if ffi::lua_checkstack(state, 1) != 0
+            && ffi::luaL_loadstring(state, c"local a = 1 local b = a".as_ptr()) == 0
+        {
+            let hook = ffi::lua_gethook(state);
+            let mask = ffi::lua_gethookmask(state);
+            let count = ffi::lua_gethookcount(state);
+            ffi::lua_sethook(state, Some(note_states), ffi::LUA_MASKCOUNT, 1);
+            ffi::lua_pcall(state, 0, 0, 0);
+            ffi::lua_sethook(state, hook, mask, count);
+        }
+        ffi::lua_settop(state, top);
+    }
+    only(HOOKED.take()?.interpreting?.into_iter())
+}
+
+/// The hook: called by the interpreter before each instruction.
+unsafe extern "C-unwind" fn note_states(_: *mut ffi::lua_State, _: *mut ffi::lua_Debug) {
+    HOOKED.with_borrow_mut(|hooked| {
+        let Some(hooked) = hooked else { return };
+        let interprets = |&(offset, states): &(usize, StateNumbering)| {
+            read::<u32>(hooked.global + offset).is_some_and(|raw| states.is_interpreting(raw))
+        };
+        let these: BTreeSet<_> = (hooked.in_c.iter().copied().filter(interprets)).collect();
+        hooked.interpreting = Some(match hooked.interpreting.take() {
+            Some(before) => before.intersection(&these).copied().collect(),
+            None => these,
+        });
+    });
 }
 
 /// The dispatch table lies behind the `global_State` and the `jit_State`: a run
