@@ -19,7 +19,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CARGO_TEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test)
 export HOST
 
-.PHONY: help build luajit matrix matrix-ci env demo test rust-test specs specs-matrix specs-ci soak bench step step-host step-ci lint clean
+.PHONY: help build luajit matrix matrix-ci env demo test rust-test specs specs-matrix specs-ci soak million bench step step-host step-ci lint clean
 
 help: ## lists the targets
 	@echo "usage: make TARGET [HOST=$(HOST)]"
@@ -63,7 +63,10 @@ specs-matrix: build luajit matrix ## the same in every LuaJIT
 	@scripts/specs.sh $(HOSTS)
 
 soak: build luajit ## runs each program of spec/programs under the profiler for SECONDS (60) each
-	@scripts/soak.sh $(SECONDS)
+	@scripts/soak.sh seconds=$(SECONDS) 0.1
+
+million: build matrix ## the same until a million signals, one each 50 us, have hit them, in every LuaJIT
+	@failed=; for host in $(HOSTS); do HOST=$$host scripts/soak.sh signals=40000 0.05 || failed=1; done; [ -z "$$failed" ]
 
 bench: build luajit ## measures what profiling costs and delivers
 	@scripts/bench.sh

@@ -1,28 +1,35 @@
 #!/usr/bin/env bash
-# Runs every program of spec/programs for SECONDS under the profiler, in mode C
-# at 0.1 ms, with the JIT on and off: scripts/soak.sh SECONDS [PROGRAM...]
+# Runs every program of spec/programs under the profiler, in mode C, with the JIT
+# on and off: scripts/soak.sh seconds=N|signals=N INTERVAL [PROGRAM...]
 #
-# What each round prints has to be what the program prints without a profiler,
-# and the stream has to hold as many samples as were counted. Run by `make soak`.
+# Each runs for so many seconds, or until it has had so many signals, one every
+# INTERVAL milliseconds. What each round prints has to be what the program prints
+# without a profiler, and the stream has to hold as many samples as were counted.
+# Run by `make soak` and `make million`.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
-seconds=${1:?usage: scripts/soak.sh SECONDS [PROGRAM...]}
-shift
+[ $# -ge 2 ] || {
+    echo "usage: scripts/soak.sh seconds=N|signals=N INTERVAL [PROGRAM...]" >&2
+    exit 2
+}
+length=$1 interval=$2
+shift 2
 [ $# -gt 0 ] || set -- spec/programs/*.lua
 eval "$(scripts/env.sh)"
+export PATH="$root/build/luajit/$HOST/bin:$PATH"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
+passed=0 failed=0 signals=0
 
 # One program, one JIT setting; what went wrong is its output.
 soak() {
     local program=$1 jit=$2 counted
     luajit -j"$jit" spec/support/rounds.lua "$program" rounds=1 >"$work/plain" 2>"$work/err" ||
         { echo "fails without the profiler:"; cat "$work/err"; return 1; }
-    luajit -j"$jit" spec/support/rounds.lua "$program" "seconds=$seconds" \
-        "profile=$work/profile" interval=0.1 >"$work/profiled" 2>"$work/err" ||
+    luajit -j"$jit" spec/support/rounds.lua "$program" "$length" \
+        "profile=$work/profile" "interval=$interval" >"$work/profiled" 2>"$work/err" ||
         { echo "exit code $? under the profiler:"; cat "$work/err"; return 1; }
     cmp -s "$work/plain" "$work/profiled" ||
         { echo "prints something else under the profiler:"; diff "$work/plain" "$work/profiled"; return 1; }
@@ -37,6 +44,7 @@ for program in "$@"; do
         if message=$(soak "$program" "$jit" 2>&1); then
             echo "$(tr '\n' ' ' <"$work/err") ok"
             passed=$((passed + 1))
+            signals=$((signals + $(sed -n 's/.* signals \([0-9]*\) .*/\1/p' "$work/err")))
         else
             echo "FAILED"
             echo "$message"
@@ -44,5 +52,5 @@ for program in "$@"; do
         fi
     done
 done
-echo "soak: $passed passed, $failed failed"
+echo "soak: $passed passed, $failed failed, $signals signals in LuaJIT $HOST"
 [ "$failed" = 0 ]

@@ -30,7 +30,7 @@ describe("under the profiler", function()
         code, profiled, err = shell.run(".", ("%s profile=%s interval=0.1"):format(rounds, path))
         assert.equal(0, code, err)
         assert.equal(plain, profiled)
-        assert.is_true(tonumber(err:match "^rounds %d+ samples (%d+)\n$") > 0, err)
+        assert.is_true(tonumber(err:match "^rounds %d+ signals %d+ samples (%d+)\n$") > 0, err)
       end)
     end
   end

@@ -1,11 +1,12 @@
 -- Runs a program again and again in one process, and holds what it prints in
 -- each round against the first round:
 --
---   luajit rounds.lua PROGRAM rounds=N|seconds=N [size=N] [profile=FILE interval=MS]
+--   luajit rounds.lua PROGRAM rounds=N|seconds=N|signals=N [size=N] [profile=FILE interval=MS]
 --
--- With `profile` all of it runs under the profiler in mode "C". Prints what one
+-- With `profile` all of it runs under the profiler in mode "C", for as long as it
+-- takes to get that many signals if it is these that count. Prints what one
 -- round printed, so that two runs can be compared; what happened goes to stderr
--- as `rounds N samples N`. Any difference, and any sample that the counters do
+-- as `rounds N signals N samples N`. Any difference, and any sample that the counters do
 -- not account for, ends it with an error.
 
 local program = assert(arg[1], "which program?")
@@ -15,8 +16,8 @@ for i = 2, #arg do
   assert(key, "not KEY=VALUE: " .. arg[i])
   options[key] = value
 end
-local rounds, seconds = tonumber(options.rounds), tonumber(options.seconds)
-assert(rounds or seconds, "rounds=N or seconds=N must be given")
+local rounds, seconds, signals = tonumber(options.rounds), tonumber(options.seconds), tonumber(options.signals)
+assert(rounds or seconds or (signals and options.profile), "rounds=N, seconds=N or, under the profiler, signals=N must be given")
 
 -- The program's own `print` writes into the round's text.
 local text
@@ -41,6 +42,12 @@ if options.profile then
   assert(sysprof.start { mode = "C", interval = tonumber(options.interval), path = options.profile })
 end
 
+-- A sample stands for each signal, and for each that there was no time for.
+local function received()
+  local report = sysprof.report()
+  return report.samples - report.overruns
+end
+
 local first, done = nil, 0
 local began = os.time()
 repeat
@@ -51,10 +58,12 @@ repeat
     error(("%s: round %d printed\n%s where round 1 printed\n%s"):format(program, done, printed, first), 0)
   end
 until (rounds and done >= rounds) or (seconds and os.difftime(os.time(), began) >= seconds)
+  or (signals and received() >= signals)
 
 local samples = 0
 if sysprof then
   assert(sysprof.stop())
+  signals = received()
   local report = sysprof.report()
   samples = report.samples
   local sum = 0
@@ -63,5 +72,5 @@ if sysprof then
     error(("%s: the VM states add up to %d, of %d samples"):format(program, sum, samples), 0)
   end
 end
-io.stderr:write(("rounds %d samples %d\n"):format(done, samples))
+io.stderr:write(("rounds %d signals %d samples %d\n"):format(done, signals or 0, samples))
 io.write(first)
