@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Runs the busted specs inside LuaJITs that we built: scripts/specs.sh HOST...
+# Those of spec/, or of the folder that SPECS names.
 #
 # Busted itself runs in the host, so that what the specs profile is the very
 # process that they run in. Ends with `specs: N passed, N failed, N skipped`
@@ -28,7 +29,7 @@ for host in "$@"; do
         export PATH="$root/build/luajit/$host/bin:$PATH"
         export LUA_PATH="$root/?.lua;$lua_path;$LUA_PATH" LUA_CPATH="$lua_cpath$LUA_CPATH"
         export SPEC_COUNTS=$counts SPEC_HOST=$host
-        luajit spec/support/busted.lua --output=spec.support.counted --pattern=_spec spec
+        luajit spec/support/busted.lua --output=spec.support.counted --pattern=_spec "${SPECS:-spec}"
     ) || failed=1
 done
 awk '{ p += $1; f += $2; s += $3 } END { printf "specs: %d passed, %d failed, %d skipped\n", p, f, s }' "$counts"
