@@ -3,13 +3,15 @@
 # NAME, one of luajit, nvim, tarantool, nginx. Prints the folder, which is laid
 # out like /. Exits with 69, and says why, where it can't be had or run.
 #
-# Each has a folder of its own: two of the packages exclude each other.
+# Each has a folder of its own: two of the packages exclude each other. Those that
+# run a Lua program as LuaJIT does are linked to from build/luajit, too, by the
+# names debian and tarantool: what runs in a LuaJIT of ours runs in them.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 name=${1-}
 
 case $name in
-luajit) program=usr/bin/luajit packages=(luajit) ;;
+luajit) program=usr/bin/luajit packages=(luajit libluajit-5.1-common) ;;
 nvim)
     program=usr/bin/nvim
     packages=(neovim neovim-runtime libluajit-5.1-2 lua-luv libuv1 libmsgpackc2
@@ -42,4 +44,18 @@ files=("$folder/$program")
 [ "$name" != nginx ] || files+=("$folder"/usr/lib/nginx/modules/*.so)
 missing=$(ldd "${files[@]}" | sed -n 's/^\s*\(\S*\) => not found.*/\1/p' | sort -u | tr '\n' ' ')
 [ -z "$missing" ] || unavailable "$name needs libraries that are not here: $missing"
+
+# Links to the program and to LuaJIT's own modules, which tarantool has built in.
+link() {
+    local as=$root/build/luajit/$1 modules
+    mkdir -p "$as/bin" "$as/share/lua/5.1"
+    ln -sfn "$folder/$program" "$as/bin/luajit"
+    for modules in "$folder"/usr/share/luajit-*/jit; do
+        [ ! -d "$modules" ] || ln -sfn "$modules" "$as/share/lua/5.1/jit"
+    done
+}
+case $name in
+luajit) link debian ;;
+tarantool) link tarantool ;;
+esac
 echo "$folder"
