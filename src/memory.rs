@@ -61,6 +61,19 @@ mod imp {
         static FIXUPS_END: Fixup;
     }
 
+    /// The entry of the load at label 2, which goes on at label 3.
+    macro_rules! fixup {
+        () => {
+            concat!(
+                ".pushsection sysprof_fixups, \"aR\", @progbits\n",
+                ".balign 4\n",
+                ".long 2b - .\n",
+                ".long 3b - .\n",
+                ".popsection",
+            )
+        };
+    }
+
     macro_rules! word {
         ($ty:ty, $instruction:literal) => {
             impl Word for $ty {
@@ -76,11 +89,7 @@ mod imp {
                             concat!("2: ", $instruction),
                             "xor {failed:e}, {failed:e}",
                             "3:",
-                            ".pushsection sysprof_fixups, \"aR\", @progbits",
-                            ".balign 4",
-                            ".long 2b - .",
-                            ".long 3b - .",
-                            ".popsection",
+                            fixup!(),
                             value = out(reg) value,
                             failed = out(reg) failed,
                             address = in(reg) address,
@@ -106,11 +115,7 @@ mod imp {
             std::arch::asm!(
                 "2: rep movsb",
                 "3:",
-                ".pushsection sysprof_fixups, \"aR\", @progbits",
-                ".balign 4",
-                ".long 2b - .",
-                ".long 3b - .",
-                ".popsection",
+                fixup!(),
                 inout("rcx") to.len() => left,
                 inout("rdi") to.as_mut_ptr() => _,
                 inout("rsi") from => _,

@@ -276,7 +276,7 @@ pub unsafe extern "C" fn on_trap(
     drop(errno);
     if !ours && let Some(before) = before {
         // SAFETY: the kernel's own arguments.
-        unsafe { before.deliver_trap(signal, info, context) };
+        unsafe { before.deliver_once(signal, info, context) };
     }
 }
 

@@ -48,8 +48,9 @@ impl Disposition {
         self.0.sa_sigaction == action as usize
     }
 
-    /// Does with a synchronous fault what the kernel would have done had this
-    /// disposition been in place.
+    /// Does with a fault what the kernel would have done had this disposition been
+    /// in place. A signal that somebody has sent is no fault: see
+    /// [`Disposition::deliver_once`].
     ///
     /// # Safety
     /// The arguments are those that a handler for `signal` was called with, and
@@ -97,12 +98,13 @@ impl Disposition {
 }
 
 impl Disposition {
-    /// As [`Disposition::deliver`], for a trap, which is over when its handler
-    /// returns: the default action must be brought about.
+    /// As [`Disposition::deliver`], for a signal that does not come again by itself
+    /// when its handler returns, as that of a trap or one that was sent: it may be
+    /// ignored, and the default action must be brought about.
     ///
     /// # Safety
     /// As for [`Disposition::deliver`].
-    pub unsafe fn deliver_trap(
+    pub unsafe fn deliver_once(
         &self,
         signal: i32,
         info: *mut libc::siginfo_t,
@@ -171,6 +173,11 @@ impl Handler {
     /// The disposition that was there before.
     pub fn before(&self) -> Disposition {
         self.before
+    }
+
+    /// Has another disposition put back on drop.
+    pub fn set_before(&mut self, before: Disposition) {
+        self.before = before;
     }
 
     /// Throws away signals that are on their way, so that none meets the
