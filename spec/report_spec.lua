@@ -114,4 +114,15 @@ describe("report", function()
     assert.is_true(sysprof.stop())
     assert.equal(0, sum(consistent(sysprof.report()).without_stack))
   end)
+
+  it("goes by no other function's name in a profile", function()
+    local path = folder .. "/calls"
+    assert.is_true(sysprof.start { mode = "C", path = path, interval = 1 })
+    repeat until sysprof.report().samples >= 200
+    assert.is_true(sysprof.stop())
+    local code, out = shell.run(".", "sysprof collapse --native " .. shell.quote(path))
+    assert.equal(0, code)
+    assert.is_truthy(out:find("mlua", 1, true), "it is a function of Rust's")
+    assert.is_nil(out:find "sysprof%.%l+;")
+  end)
 end)

@@ -14,6 +14,7 @@ use crate::vm::objects::{Function, Kind};
 use crate::vm::probe::{self, CodeExtent};
 use ljp::{Reason, VmState};
 use mlua::{Lua, MultiValue, Result, Table, UserData, Value, ffi};
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::path::PathBuf;
 
@@ -272,6 +273,8 @@ pub unsafe fn look_from(state: *mut ffi::lua_State) -> std::result::Result<Host,
 /// The C functions and built-ins of all loaded libraries, by name.
 fn known_functions(lua: &Lua, layout: &Layout) -> FunctionNames {
     let mut names = Vec::new();
+    let mut owners = HashMap::new();
+    let mut shared = HashSet::new();
     let mut add = |function: &mlua::Function, name: String| {
         let Some(function) = Function::at(layout, function.to_pointer() as usize) else {
             return;
@@ -282,7 +285,11 @@ fn known_functions(lua: &Lua, layout: &Layout) -> FunctionNames {
             _ => return,
         };
         if let Some(code) = function.code(layout) {
-            names.push(((code, ffid), name));
+            let key = (code, ffid);
+            if *owners.entry(key).or_insert(function) != function && ffid == 1 {
+                shared.insert(key);
+            }
+            names.push((key, name));
         }
     };
     let loaded = lua
@@ -305,6 +312,9 @@ fn known_functions(lua: &Lua, layout: &Layout) -> FunctionNames {
     for (function, name) in hidden_functions(lua, layout) {
         add(&function, name);
     }
+    // A language's bindings may give all of their functions the same machine code,
+    // by which they can't be told apart.
+    names.retain(|(key, _)| !shared.contains(key));
     FunctionNames::new(names)
 }
 
