@@ -19,7 +19,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CARGO_TEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test)
 export HOST
 
-.PHONY: help build luajit matrix matrix-ci env demo test rust-test specs specs-matrix specs-ci specs-hosts hosts soak million bench step step-host step-ci step-hosts lint clean
+.PHONY: help build luajit matrix matrix-ci env demo test rust-test specs specs-matrix specs-ci foreign specs-hosts hosts soak million bench step step-host step-ci step-hosts lint clean
 
 help: ## lists the targets
 	@echo "usage: make TARGET [HOST=$(HOST)]"
@@ -61,6 +61,9 @@ specs-ci: build luajit matrix-ci ## the same in the other LuaJITs that CI has ti
 
 specs-matrix: build luajit matrix ## the same in every LuaJIT
 	@scripts/specs.sh $(HOSTS)
+
+foreign: build luajit ## builds LuaJITs of foreign layouts, which have to be refused
+	@SPECS=tests/foreign scripts/specs.sh $(HOST)
 
 specs-hosts: build luajit ## the Lua specs in the luajit that Debian packages
 	@scripts/host.sh luajit >/dev/null

@@ -369,6 +369,25 @@ mod tests {
     }
 
     #[test]
+    fn a_vm_state_says_c_in_one_numbering_only() {
+        assert_eq!(StateNumbering::of_c(!1), Some(StateNumbering::Stock));
+        assert_eq!(StateNumbering::of_c(!3), Some(StateNumbering::Tarantool));
+        // INTERP in both; GC, or FFUNC; a trace's number; and C uncomplemented.
+        for other in [!0, !2, !4, 1, 3, 0] {
+            assert_eq!(StateNumbering::of_c(other), None);
+        }
+        // What a hook may see: INTERP, and Tarantool's LFUNC and FFUNC.
+        let interpreting = |states: StateNumbering| {
+            let numbers = 0..16u32;
+            let seen = numbers.filter(|number| states.is_interpreting(!number));
+            seen.collect::<Vec<_>>()
+        };
+        assert_eq!(interpreting(StateNumbering::Stock), [0]);
+        assert_eq!(interpreting(StateNumbering::Tarantool), [0, 1, 2]);
+        assert!(!StateNumbering::Tarantool.is_interpreting(7), "a trace");
+    }
+
+    #[test]
     fn an_address_belongs_to_the_handler_that_starts_before_it() {
         let mut layout = Layout::unknown(Family::Gc64);
         layout.handlers = vec![100, 200, 300];

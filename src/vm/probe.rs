@@ -280,6 +280,9 @@ fn find_dispatch(layout: &mut Layout) -> Option<()> {
             None => break,
         }
     }
+    if best.is_empty() {
+        return None;
+    }
     let table: Vec<usize> = (best.clone().step_by(8))
         .map(|address| read::<u64>(address).map(|target| target as usize))
         .collect::<Option<_>>()?;
@@ -432,5 +435,93 @@ unsafe fn learn_opcodes(state: *mut ffi::lua_State, layout: &Layout) -> Option<O
         };
         ffi::lua_settop(state, top);
         learned
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    const INTERPRETER: Range<usize> = 0x10_0000..0x10_4000;
+    /// Bytecodes below the function headers, the headers, and built-ins.
+    const FIXED: usize = 90;
+    const BYTECODES: usize = FIXED + FUNCTION_HEADERS;
+    const BUILTINS: usize = 50;
+    /// Words before the table.
+    const BEFORE: usize = 100;
+
+    /// A VM's memory from its `global_State` on: other things, the dispatch
+    /// table, and the header instructions of the built-ins.
+    fn memory() -> Vec<u64> {
+        let code = |index: usize| (INTERPRETER.start + 16 * index) as u64;
+        let mut words = vec![7; BEFORE];
+        // Hooked entries first, as if a hook were set.
+        words.extend((0..FIXED).map(|_| code(900)));
+        words.extend((FIXED..BYTECODES + BUILTINS).map(code));
+        words.extend((0..FIXED).map(code));
+        let headers: Vec<u32> = (0..BUILTINS)
+            .map(|index| (BYTECODES + index) as u32 | 0x100)
+            .collect();
+        let pairs = headers.chunks(2);
+        words.extend(pairs.map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32));
+        words.resize(DISPATCH_REACH / 8 + 100, 7);
+        words
+    }
+
+    /// What is made of such memory.
+    fn found(memory: &[u64]) -> Option<Layout> {
+        let mut layout = Layout::unknown(Family::Gc64);
+        layout.global = memory.as_ptr() as usize;
+        layout.interpreter = INTERPRETER;
+        find_dispatch(&mut layout)?;
+        Some(layout)
+    }
+
+    #[test]
+    fn the_dispatch_table_is_found_wherever_it_is() {
+        for words_before in [0, 1, 777] {
+            let mut words = vec![3; words_before];
+            words.extend(memory());
+            let layout = found(&words).expect("a table");
+            let start = layout.global + 8 * (words_before + BEFORE);
+            assert_eq!(layout.dispatch, start);
+            // By opcode, the hooked entries' originals among them.
+            let code = |index: usize| INTERPRETER.start + 16 * index;
+            let entries: Vec<_> = (0..BYTECODES + BUILTINS).map(code).collect();
+            assert_eq!(layout.entries, entries);
+            assert!(layout.handlers.is_sorted());
+            assert!(layout.handlers.contains(&code(900)));
+        }
+    }
+
+    #[test]
+    fn a_dispatch_table_of_another_make_is_not_believed() {
+        assert!(found(&memory()).is_some());
+        let changed = |change: &dyn Fn(&mut Vec<u64>)| {
+            let mut words = memory();
+            change(&mut words);
+            found(&words).is_some()
+        };
+        let end = BEFORE + 2 * FIXED + FUNCTION_HEADERS + BUILTINS;
+        assert!(!changed(&|words| words.fill(7)), "there is none");
+        assert!(
+            !changed(&|words| _ = words.remove(BEFORE)),
+            "one is missing"
+        );
+        assert!(
+            !changed(&|words| words[BEFORE + 30] = 7),
+            "one leads elsewhere"
+        );
+        let one_more = INTERPRETER.start as u64;
+        assert!(!changed(&|words| words.insert(end, one_more)), "one more");
+        assert!(!changed(&|words| words[end] = 0), "no built-ins behind it");
+        assert!(!changed(&|words| words[end + 1] = 0), "built-ins that stop");
+    }
+
+    #[test]
+    fn one_candidate_is_an_answer_and_two_are_none() {
+        assert_eq!(only([5].into_iter()), Some(5));
+        assert_eq!(only([5, 6].into_iter()), None);
+        assert_eq!(only(std::iter::empty::<u8>()), None);
     }
 }

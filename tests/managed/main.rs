@@ -172,6 +172,66 @@ fn a_trace_that_is_being_assembled() {
 }
 
 #[test]
+fn a_trace_that_arrives() {
+    let mut tracee = Tracee::new(HOT, &COMPILED, Attach::AfterStart);
+    tracee.run_to("lj_mcode_commit");
+    // Its code is whole and its bytecode not patched yet; the next trace is the
+    // one after it.
+    let ended = tracee.sampled();
+    let stack = ["hot:3", "main:8", PMAIN];
+    let sample = sample_of(&ended, "500500\n", VmState::Asm, &stack);
+    assert_inside(&sample, &["lj_mcode_commit"]);
+}
+
+#[test]
+fn a_prototype_that_arrives() {
+    let mut tracee = interpreted(
+        "\
+local function loads()
+  return (loadstring 'return 7')
+end
+print(loads()())
+",
+    );
+    tracee.run_to("lj_cf_loadstring");
+    tracee.run_to("fs_finish");
+    // Memory for it is there, and nothing in it.
+    tracee.run_to("lj_mem_newgco");
+    let entered = tracee.registers().rsp;
+    tracee.step_until("its return", |tracee| tracee.registers().rsp > entered);
+
+    let ended = tracee.sampled();
+    let stack = ["loadstring", "loads:2", "main:4", PMAIN];
+    let sample = sample_of(&ended, "7\n", VmState::Ffunc, &stack);
+    assert_inside(&sample, &["fs_finish"]);
+}
+
+/// Its first call, with a sample that waits for a frame to see.
+#[test]
+fn a_prototype_that_arrives_while_a_sample_waits() {
+    let mut tracee = interpreted(
+        "\
+local function calls()
+  local chunk = loadstring 'return 7'
+  local value = chunk()
+  return value
+end
+print(calls())
+",
+    );
+    tracee.run_to("lj_cf_loadstring");
+    tracee.run_to("lj_BC_CALL");
+    // The callee's frame is made: its base is not the caller's any more.
+    let base = tracee.registers().rdx;
+    tracee.step_until("the callee's base", |tracee| tracee.registers().rdx != base);
+
+    let ended = tracee.sampled();
+    let stack = ["main:0", "calls:3", "main:6", PMAIN];
+    let sample = sample_of(&ended, "7\n", VmState::Lfunc, &stack);
+    assert!(ended.steps > 0, "{sample:#?}");
+}
+
+#[test]
 fn a_trace_that_is_being_freed() {
     let mut tracee = Tracee::new(HOT, &COMPILED, Attach::AfterStart);
     tracee.run_to("lj_trace_free");
