@@ -158,6 +158,12 @@ for name, host in pairs(hosts) do
       assert.is_true(report.samples >= 500)
     end)
 
+    that("knows what the VM was doing", function()
+      -- Some of the work is compiled.
+      assert.is_true(report.TRACE > 0)
+      assert.is_true(report.TRACE < report.samples)
+    end)
+
     that("leaves a whole stream that adds up", function()
       assert.is_true(info.complete)
       assert.equal(report.samples, info.samples)
