@@ -63,7 +63,7 @@ impl Link {
 /// Base of the frame that called the one at `base` by the call before `pc`.
 #[inline]
 pub fn lua_caller(layout: &Layout, base: usize, pc: usize) -> Option<usize> {
-    let call_slot = usize::from(read::<u8>(pc - 3)?);
+    let call_slot = usize::from(read::<u8>(pc.wrapping_sub(3))?);
     base.checked_sub((call_slot + layout.at.frame_slots) * SLOT)
 }
 
@@ -168,12 +168,14 @@ pub fn walk(
             Link::Continuation(delta) => {
                 let (continuation, next) = continuation(layout, base).ok_or(Broken::Unreadable)?;
                 if continuation == CONT_FFI_CALLBACK {
-                    return boundary(base, delta);
+                    return boundary(layout, stack, base, delta);
                 }
                 pc = next;
                 base.wrapping_sub(delta)
             }
-            Link::C(delta) | Link::ProtectedC(delta) => return boundary(base, delta),
+            Link::C(delta) | Link::ProtectedC(delta) => {
+                return boundary(layout, stack, base, delta);
+            }
         };
         if below >= base {
             return Err(Broken::Inconsistent);
@@ -182,10 +184,15 @@ pub fn walk(
     }
 }
 
-fn boundary(base: usize, delta: usize) -> Result<End, Broken> {
-    match base.checked_sub(delta) {
-        Some(below) if delta != 0 => Ok(End::Boundary { base: below }),
-        _ => Err(Broken::Inconsistent),
+/// The boundary at `base`, if there is a frame below it. A stack that has moved
+/// is freed before its thread knows: the allocator's own words lie on the old one
+/// then, and a small number among them reads as a link to C.
+fn boundary(layout: &Layout, stack: Stack, base: usize, delta: usize) -> Result<End, Broken> {
+    let below = base.wrapping_sub(delta);
+    if below < base && stack.holds(layout, below) && Callee::of(layout, below).is_some() {
+        Ok(End::Boundary { base: below })
+    } else {
+        Err(Broken::Inconsistent)
     }
 }
 
