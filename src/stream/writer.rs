@@ -4,16 +4,17 @@
 //!
 //! It wakes ten times a second, so that a process that is killed leaves all but
 //! its last moments, and when the ring fills up. It has all signals blocked: the
-//! host's handlers never run on it.
+//! host's handlers never run on it, and a write that raises a signal (SIGPIPE,
+//! SIGXFSZ) fails and does no more. That is why nobody else writes.
 
 use super::ring::Consumer;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, mem, thread};
@@ -21,10 +22,19 @@ use std::{io, mem, thread};
 /// How long bytes wait in the ring at most.
 const PERIOD: Duration = Duration::from_millis(100);
 
+/// How many periods the end of a session waits for the reader of a pipe that
+/// takes nothing.
+const PATIENCE: u32 = 20;
+
+/// Bytes that the end of a stream has room in.
+pub const LAST: usize = 1024;
+
 /// What the thread and the others share.
 pub struct Signals {
-    wake: Semaphore,
+    bell: Bell,
     done: AtomicBool,
+    /// What is written behind all the rest, once done.
+    last: Mutex<Vec<u8>>,
     /// The errno that writing failed with, 0 while it did not.
     failed: AtomicI32,
 }
@@ -32,7 +42,11 @@ pub struct Signals {
 impl Signals {
     /// Asks for the ring to be emptied; may be called in a signal handler.
     pub fn wake(&self) {
-        self.wake.post();
+        self.bell.ring();
+    }
+
+    fn last(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The errno that writing failed with; nothing is written any more then.
@@ -53,22 +67,17 @@ pub struct Writer {
 }
 
 /// Opens `path` for a profile. A pipe that nobody reads is refused instead of
-/// waited for.
+/// waited for. Writing does not block either: see [`write_all`].
 ///
 /// # Errors
 /// What `open(2)` said.
 pub fn create(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
+    OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)?;
-    // SAFETY: clears the status flags of a descriptor of ours.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(file),
-    }
+        .open(path)
 }
 
 impl Writer {
@@ -82,8 +91,10 @@ impl Writer {
         chore: impl FnMut() + Send + 'static,
     ) -> io::Result<Writer> {
         let signals = Arc::new(Signals {
-            wake: Semaphore::new(),
+            bell: Bell::default(),
             done: AtomicBool::new(false),
+            // Laid out now: there may be no memory left at the end.
+            last: Mutex::new(Vec::with_capacity(LAST)),
             failed: AtomicI32::new(0),
         });
         let theirs = signals.clone();
@@ -118,14 +129,19 @@ impl Writer {
     /// Writes what is left in the ring, then `last`, and ends the thread.
     ///
     /// # Errors
-    /// What writing failed with, now or earlier.
+    /// What writing failed with, now or earlier, or `ENOENT` if there is no file
+    /// any more: it was removed.
     pub fn finish(mut self, last: &[u8]) -> Result<(), i32> {
-        let file = self.end();
+        self.signals.last().extend_from_slice(last);
+        let file = self.end().ok_or(libc::EIO)?;
         if let Some(errno) = self.signals.failure() {
             return Err(errno);
         }
-        let mut file = file.ok_or(libc::EIO)?;
-        file.write_all(last).map_err(errno_of)
+        let metadata = file.metadata().map_err(errno_of)?;
+        match metadata.is_file() && metadata.nlink() == 0 {
+            true => Err(libc::ENOENT),
+            false => Ok(()),
+        }
     }
 
     fn end(&mut self) -> Option<File> {
@@ -141,7 +157,14 @@ impl Drop for Writer {
     }
 }
 
-fn run(mut file: File, mut consumer: Consumer, signals: &Signals, mut chore: impl FnMut()) -> File {
+fn run(file: File, mut consumer: Consumer, signals: &Signals, mut chore: impl FnMut()) -> File {
+    let put = |bytes: &[u8]| {
+        if signals.failure().is_none()
+            && let Err(errno) = write_all(&file, bytes, signals)
+        {
+            signals.failed.store(errno, Ordering::Relaxed);
+        }
+    };
     loop {
         chore();
         // Read before the ring: what was put in before `done` is written.
@@ -152,18 +175,44 @@ fn run(mut file: File, mut consumer: Consumer, signals: &Signals, mut chore: imp
             if count == 0 {
                 break;
             }
-            if signals.failure().is_none()
-                && let Err(error) = file.write_all(bytes)
-            {
-                signals.failed.store(errno_of(error), Ordering::Relaxed);
-            }
+            put(bytes);
             consumer.take(count);
         }
         if done {
+            put(&signals.last());
             return file;
         }
-        signals.wake.wait(PERIOD);
+        signals.bell.wait(PERIOD);
     }
+}
+
+/// Writes `bytes`. A pipe whose reader is slow is waited for as long as the
+/// session runs; once it is done, no longer than [`PATIENCE`] for each piece.
+fn write_all(mut file: &File, mut bytes: &[u8], signals: &Signals) -> Result<(), i32> {
+    let mut waited = 0;
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(0) => return Err(libc::EIO),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                waited = 0;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && waited < PATIENCE => {
+                let mut room = libc::pollfd {
+                    fd: file.as_raw_fd(),
+                    events: libc::POLLOUT,
+                    revents: 0,
+                };
+                // SAFETY: one descriptor of ours. Whatever it says, writing is
+                // tried again.
+                unsafe { libc::poll(&mut room, 1, PERIOD.as_millis() as i32) };
+                waited += u32::from(signals.done.load(Ordering::Relaxed));
+            }
+            Err(error) => return Err(errno_of(error)),
+        }
+    }
+    Ok(())
 }
 
 fn errno_of(error: io::Error) -> i32 {
@@ -185,46 +234,37 @@ fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
     }
 }
 
-/// A semaphore: posting to it is async-signal-safe, unlike anything in std.
-struct Semaphore(Box<std::cell::UnsafeCell<libc::sem_t>>);
+/// What the thread sleeps by. Ringing it is async-signal-safe, unlike anything in
+/// std; and a wait has a length, where one with a semaphore ends at a time of day,
+/// which may be put back.
+#[derive(Default)]
+struct Bell(AtomicU32);
 
-// SAFETY: semaphores are made to be shared between threads.
-unsafe impl Send for Semaphore {}
-// SAFETY: as above.
-unsafe impl Sync for Semaphore {}
-
-impl Semaphore {
-    fn new() -> Semaphore {
-        // SAFETY: zeroes are as good as anything before sem_init.
-        let semaphore: Semaphore = Semaphore(Box::new(unsafe { mem::zeroed() }));
-        // SAFETY: at its final address; for the threads of one process.
-        unsafe { libc::sem_init(semaphore.0.get(), 0, 0) };
-        semaphore
+impl Bell {
+    fn ring(&self) {
+        self.0.store(1, Ordering::Release);
+        // SAFETY: futex(2) on a word that is there; nobody may be waiting.
+        unsafe { libc::syscall(libc::SYS_futex, &raw const self.0, libc::FUTEX_WAKE, 1) };
     }
 
-    fn post(&self) {
-        // SAFETY: initialised above. A count that would overflow is no loss.
-        unsafe { libc::sem_post(self.0.get()) };
-    }
-
-    /// Waits for a post, but not longer than `limit`.
+    /// Waits until it rings, or has rung since the last wait, but not longer than
+    /// `limit`.
     fn wait(&self, limit: Duration) {
-        // SAFETY: initialised above; the time is ours.
+        let limit = libc::timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        };
+        // SAFETY: as above; it sleeps only while the word is 0.
         unsafe {
-            let mut until = mem::zeroed::<libc::timespec>();
-            libc::clock_gettime(libc::CLOCK_REALTIME, &mut until);
-            let nanoseconds = until.tv_nsec as u64 + u64::from(limit.subsec_nanos());
-            until.tv_sec += (limit.as_secs() + nanoseconds / 1_000_000_000) as i64;
-            until.tv_nsec = (nanoseconds % 1_000_000_000) as i64;
-            libc::sem_timedwait(self.0.get(), &until);
-            while libc::sem_trywait(self.0.get()) == 0 {}
-        }
-    }
-}
-
-impl Drop for Semaphore {
-    fn drop(&mut self) {
-        // SAFETY: nobody waits any more.
-        unsafe { libc::sem_destroy(self.0.get()) };
+            libc::syscall(
+                libc::SYS_futex,
+                &raw const self.0,
+                libc::FUTEX_WAIT,
+                0,
+                &raw const limit,
+            )
+        };
+        // A ring that is swallowed here came after what it was rung for.
+        self.0.swap(0, Ordering::AcqRel);
     }
 }
