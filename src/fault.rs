@@ -88,13 +88,20 @@ pub fn in_place() -> bool {
 }
 
 fn install_one(signal: i32, before: &'static Before) -> Result<Handler, i32> {
-    let disposition = Disposition::current(signal)?;
-    // SAFETY: no session runs, so that nobody reads the cell.
-    unsafe { (*before.disposition.get()).write(disposition) };
+    let now = Disposition::current(signal)?;
+    // Ours may still be there: a host that took the signal during an earlier
+    // session has put back what it found. What was before that is before us.
+    let host = match before.get() {
+        Some(before) if now.is(on_fault) => before,
+        _ => now,
+    };
+    // SAFETY: no session runs, so that the cell is written by this thread only;
+    // a fault that reads it meanwhile reads the same from it.
+    unsafe { (*before.disposition.get()).write(host) };
     before.set.store(true, Ordering::Release);
     // The host's choice of stack is kept: its own handler runs inside ours.
-    let flags = disposition.flags() & libc::SA_ONSTACK;
-    Handler::install(signal, on_fault, flags, &[])
+    let flags = host.flags() & libc::SA_ONSTACK;
+    Ok(Handler::install(signal, on_fault, flags, &[])?.over(host))
 }
 
 /// Runs on a fault anywhere in the process: ours is absorbed, any other goes on.

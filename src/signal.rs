@@ -43,6 +43,12 @@ impl Disposition {
         self.0.sa_sigaction == libc::SIG_DFL
     }
 
+    /// Whether nobody has asked for the signal but an earlier session, whose
+    /// `action` somebody put back after it had ended.
+    pub fn is_free_for(&self, action: Action) -> bool {
+        self.is_default() || self.is(action)
+    }
+
     /// Whether this is `action`.
     pub fn is(&self, action: Action) -> bool {
         self.0.sa_sigaction == action as usize
@@ -162,10 +168,20 @@ impl Handler {
             0 => Ok(Handler {
                 signal,
                 action,
-                before,
+                // Ours was left there by somebody who had it put back.
+                before: match before.is(action) {
+                    true => Disposition::default(),
+                    false => before,
+                },
             }),
             _ => Err(errno()),
         }
+    }
+
+    /// The same handler, with another disposition to be put back.
+    pub fn over(mut self, before: Disposition) -> Handler {
+        self.before = before;
+        self
     }
 }
 
