@@ -54,9 +54,17 @@ pub struct PerfEvent {
 }
 
 impl PerfEvent {
+    /// `signal` must be none of the real-time signals: each of those is queued,
+    /// and when the user's limit of queued signals (`RLIMIT_SIGPENDING`) is
+    /// reached, the kernel sends SIGIO in its place, which kills.
+    ///
     /// # Errors
-    /// The errno of `perf_event_open(2)` or `fcntl(2)`.
+    /// The errno of `perf_event_open(2)` or `fcntl(2)`, or `EINVAL` for such a
+    /// signal.
     pub fn new(interval: Duration, signal: i32) -> Result<PerfEvent, i32> {
+        if signal >= libc::SIGRTMIN() {
+            return Err(libc::EINVAL);
+        }
         let attributes = Attributes {
             kind: PERF_TYPE_SOFTWARE,
             size: size_of::<Attributes>() as u32,
