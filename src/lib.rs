@@ -14,6 +14,7 @@
 //! `vm` knows nothing of signals or files, `native` nothing of LuaJIT, `stream`
 //! nothing of signals. What runs in the handler says so in its first lines.
 
+pub mod altstack;
 pub mod clock;
 pub mod counters;
 pub mod fault;
@@ -24,6 +25,7 @@ pub mod native;
 pub mod options;
 pub mod recording;
 pub mod registers;
+pub mod room;
 pub mod sampler;
 pub mod session;
 pub mod signal;

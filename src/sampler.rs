@@ -26,6 +26,7 @@ use ljp::{Reason, VmState};
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// The most instructions that a sample waits for.
 const MAX_STEPS: u32 = 2000;
@@ -84,6 +85,9 @@ struct Waiting {
 static CURRENT: AtomicPtr<Sampler> = AtomicPtr::new(std::ptr::null_mut());
 /// Handlers that may hold a reference to it.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
+/// The thread that runs under the trap flag for us, by its thread pointer, or 0.
+/// It may outlast its sampler, when another thread ends that.
+static STEPPED: AtomicUsize = AtomicUsize::new(0);
 
 impl Sampler {
     /// A sampler of the calling thread. `trap` is what the host does about
@@ -160,8 +164,20 @@ impl Attached {
 
     /// In the child of a fork: ends the sampler, whose clock is the parent's.
     pub fn abandon_in_child(self) {
-        let sampler = *self.release();
-        sampler.inner.into_inner().clock.abandon();
+        // Of the parent's threads only this one is here.
+        if STEPPED.load(Ordering::Relaxed) != thread_pointer() {
+            STEPPED.store(0, Ordering::Relaxed);
+        }
+        // A handler that another thread is in has no thread here to end it.
+        if INSIDE.swap(0, Ordering::SeqCst) == 0 {
+            let sampler = *self.release();
+            sampler.inner.into_inner().clock.abandon();
+            return;
+        }
+        CURRENT.store(std::ptr::null_mut(), Ordering::SeqCst);
+        // SAFETY: nobody else is there. All but the clock may be half changed: it
+        // stays as it is, allocated.
+        unsafe { std::ptr::read(&(*(*self.0).inner.get()).clock) }.abandon();
     }
 
     fn release(self) -> Box<Sampler> {
@@ -230,6 +246,7 @@ pub unsafe extern "C" fn on_signal(
                 return true;
             }
             // The context that was being stepped was left by a jump.
+            STEPPED.store(0, Ordering::Relaxed);
             let lost = inner.waiting.take();
             if let Some(lost) = lost {
                 finish(inner, &sampler.counters, UNSETTLED, &lost);
@@ -258,9 +275,9 @@ pub unsafe extern "C" fn on_trap(
     // SAFETY: as in `on_signal`.
     let (details, registers) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
     let mut before = None;
+    let single_step = SINGLE_STEP_CODES.contains(&details.si_code);
     let ours = with_current(|sampler, inner| {
         before = sampler.trap;
-        let single_step = SINGLE_STEP_CODES.contains(&details.si_code);
         match inner.waiting.take() {
             Some(waiting) if single_step => {
                 sampler.counters.step();
@@ -274,6 +291,11 @@ pub unsafe extern "C" fn on_trap(
         }
     });
     drop(errno);
+    if !ours && single_step && STEPPED.load(Ordering::Relaxed) == thread_pointer() {
+        // The session has ended while this thread was let go on.
+        let_go_on(registers, false);
+        return;
+    }
     if !ours && let Some(before) = before {
         // SAFETY: the kernel's own arguments.
         unsafe { before.deliver_once(signal, info, context) };
@@ -300,7 +322,7 @@ fn look(
             Look::Found(found) => found,
             Look::Moving if waiting.steps < MAX_STEPS && may_step(sampler, context) => {
                 waiting.steps += 1;
-                set_trap_flag(context, true);
+                let_go_on(context, true);
                 inner.waiting = Some(waiting);
                 return;
             }
@@ -308,7 +330,7 @@ fn look(
         }
     };
     if waiting.steps > 0 {
-        set_trap_flag(context, false);
+        let_go_on(context, false);
     }
     finish(inner, &sampler.counters, found, &waiting);
 }
@@ -365,6 +387,34 @@ fn may_step(sampler: &Sampler, context: &libc::ucontext_t) -> bool {
     sampler.trap.is_some()
         && !is_blocked(context, libc::SIGTRAP)
         && crate::signal::Disposition::current(libc::SIGTRAP).is_ok_and(|now| now.is(on_trap))
+}
+
+/// Has the interrupted code come back to us after an instruction, or no more.
+fn let_go_on(context: &mut libc::ucontext_t, by_an_instruction: bool) {
+    let stepped = if by_an_instruction {
+        thread_pointer()
+    } else {
+        0
+    };
+    STEPPED.store(stepped, Ordering::Relaxed);
+    set_trap_flag(context, by_an_instruction);
+}
+
+/// Waits for a thread that was under the trap flag when its sampler went; false
+/// if it does not get anywhere. Not for the handler.
+pub fn left_alone() -> bool {
+    for _ in 0..100 {
+        let stepped = STEPPED.load(Ordering::Relaxed);
+        if stepped == thread_pointer() {
+            // We are here, and not there any more.
+            STEPPED.store(0, Ordering::Relaxed);
+        } else if stepped != 0 {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        return true;
+    }
+    false
 }
 
 fn faults_blocked(context: &libc::ucontext_t) -> bool {

@@ -6,6 +6,7 @@
 //! States: idle, running. What fails on the way to running is undone by
 //! dropping what was made so far. After a session its last report is kept.
 
+use crate::altstack::SignalStack;
 use crate::clock::{self, Clock, Kind};
 use crate::counters::Counts;
 use crate::fault::FaultHandlers;
@@ -15,6 +16,7 @@ use crate::native::unwind::Unwinder;
 use crate::native::watch::{Watch, Watcher};
 use crate::options::{ClockChoice, Misuse, Mode, Options};
 use crate::recording::Recording;
+use crate::room;
 use crate::sampler::{self, Attached, Definitions, Sampler};
 use crate::signal::{Disposition, Handler};
 use crate::stack::{Extent, Walker};
@@ -25,6 +27,7 @@ use crate::vm::layout::Layout;
 use crate::vm::probe::NotFound;
 use ljp::encode::Cursor;
 use once_cell::sync::Lazy;
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,6 +52,8 @@ pub enum Error {
     Handler(i32),
     /// The file could not be made or written.
     File(PathBuf, i32),
+    /// There is no memory for a session.
+    Memory(i32),
     /// The thread that writes could not be started.
     Thread(i32),
     /// This is no platform that sysprof knows.
@@ -69,7 +74,10 @@ impl Error {
             Error::Layout(_) | Error::Platform => libc::ENOTSUP,
             Error::Clock(unavailable) => unavailable.errno,
             Error::NoSignal => libc::EBUSY,
-            Error::Handler(errno) | Error::File(_, errno) | Error::Thread(errno) => *errno,
+            Error::Handler(errno)
+            | Error::File(_, errno)
+            | Error::Memory(errno)
+            | Error::Thread(errno) => *errno,
         }
     }
 }
@@ -90,6 +98,9 @@ impl fmt::Display for Error {
                 write!(f, "a signal handler could not be installed: {}", reason(errno))
             }
             Error::File(path, errno) => write!(f, "{}: {}", path.display(), reason(errno)),
+            Error::Memory(errno) => {
+                write!(f, "there is no memory for a session: {}", reason(errno))
+            }
             Error::Thread(errno) => {
                 write!(f, "the thread that writes the profile did not start: {}", reason(errno))
             }
@@ -147,9 +158,12 @@ struct Session {
     signal: Handler,
     trap: Option<Handler>,
     faults: FaultHandlers,
-    _following: Option<Following>,
+    stack: Option<SignalStack>,
+    following: Option<Following>,
     output: Option<(Writer, PathBuf)>,
     global: usize,
+    /// The process that started it.
+    process: u32,
     started: u64,
     report: Report,
 }
@@ -157,6 +171,8 @@ struct Session {
 #[derive(Default)]
 struct Process {
     session: Option<Session>,
+    /// Whether a thread is about to start one.
+    starting: bool,
     last: Report,
 }
 
@@ -165,47 +181,99 @@ static PROCESS: Lazy<Mutex<Process>> = Lazy::new(|| {
     // SAFETY: functions of this library, which is never unloaded.
     unsafe {
         libc::atexit(at_exit);
-        libc::pthread_atfork(None, None, Some(in_child));
+        libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
     }
     Mutex::default()
 });
 
 fn process() -> MutexGuard<'static, Process> {
-    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+    let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    process.leave_parent();
+    process
 }
 
 extern "C" fn at_exit() {
     // Held only if the process ends inside of start, stop or report.
     if let Ok(mut process) = PROCESS.try_lock() {
+        process.leave_parent();
         let _ = end(&mut process);
     }
 }
 
-/// A child has none of the threads and timers, and must not touch the file.
+/// The lock while a fork is under way: were another thread inside it then, the
+/// child would wait for that thread for ever.
+struct Forking(UnsafeCell<Option<MutexGuard<'static, Process>>>);
+
+// SAFETY: touched by the holder of the lock only.
+unsafe impl Sync for Forking {}
+
+static FORKING: Forking = Forking(UnsafeCell::new(None));
+
+extern "C" fn before_fork() {
+    let process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: this thread holds the lock.
+    unsafe { *FORKING.0.get() = Some(process) };
+}
+
+extern "C" fn in_parent() {
+    // SAFETY: this thread has held the lock since `before_fork`.
+    drop(unsafe { (*FORKING.0.get()).take() });
+}
+
 extern "C" fn in_child() {
-    if let Ok(mut process) = PROCESS.try_lock()
-        && let Some(session) = process.session.take()
-    {
+    // SAFETY: as above; it is the only thread there is.
+    if let Some(mut process) = unsafe { (*FORKING.0.get()).take() } {
+        // The thread that was at it is not here.
+        process.starting = false;
+        process.leave_parent();
+    }
+}
+
+impl Process {
+    /// In a child, forgets its parent's session: there is no thread and no timer
+    /// of it here, and the file is not to be touched. A child that was made
+    /// without the C library (`clone(2)`) finds that out when it first looks.
+    fn leave_parent(&mut self) {
+        let here = std::process::id();
+        let Some(session) = self.session.take_if(|session| session.process != here) else {
+            return;
+        };
         let Session {
             attached,
             signal,
             trap,
             faults,
+            stack,
             output,
             ..
         } = session;
         attached.abandon_in_child();
-        drop((signal, trap, faults));
+        drop((signal, trap, faults, stack));
         if let Some((writer, _)) = output {
             writer.abandon();
         }
-        process.last = Report::default();
+        self.last = Report::default();
     }
 }
 
-/// Whether a session runs.
-pub fn is_running() -> bool {
-    process().session.is_some()
+/// The right to start a session, which one thread has at a time.
+struct Starting;
+
+impl Starting {
+    fn claim() -> Result<Starting, Error> {
+        let mut process = process();
+        if process.session.is_some() || process.starting {
+            return Err(Error::Running);
+        }
+        process.starting = true;
+        Ok(Starting)
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        process().starting = false;
+    }
 }
 
 /// Starts a session of the calling thread.
@@ -219,18 +287,14 @@ pub fn start(options: &Options, look: impl FnOnce() -> Result<Host, Error>) -> R
     if cfg!(not(all(target_arch = "x86_64", target_os = "linux"))) {
         return Err(Error::Platform);
     }
-    if is_running() {
-        return Err(Error::Running);
-    }
+    let _starting = Starting::claim()?;
+    room::find(memory(options.depth)).map_err(Error::Memory)?;
     // Looking at a VM of unknown layout may read what is not there.
     let faults = FaultHandlers::install().map_err(Error::Handler)?;
     // Without the lock: it calls Lua, which may fork, exit or fail.
     let host = look()?;
-    let mut process = process();
-    if process.session.is_some() {
-        return Err(Error::Running);
-    }
-    process.session = Some(Session::start(options, host, faults)?);
+    let session = Session::start(options, host, faults)?;
+    process().session = Some(session);
     Ok(())
 }
 
@@ -297,6 +361,7 @@ impl Session {
                     .map_err(Error::Handler)?,
             )
         };
+        let stack = SignalStack::install().map_err(Error::Memory)?;
         let blocked = [libc::SIGTRAP];
         let signal = Handler::install(number, sampler::on_signal, libc::SA_ONSTACK, &blocked)
             .map_err(Error::Handler)?;
@@ -338,9 +403,11 @@ impl Session {
             signal,
             trap,
             faults,
-            _following: host.following,
+            stack,
+            following: host.following,
             output,
             global,
+            process: std::process::id(),
             started,
             report: Report {
                 counts: Counts::default(),
@@ -355,9 +422,17 @@ impl Session {
     fn stop(self) -> (Report, Result<(), Error>) {
         let duration = clock::monotonic() - self.started;
         let sampler = self.attached.detach();
-        self.signal.discard_pending();
-        drop((self.signal, self.trap, self.faults, self._following));
+        // With its clock: what that had sent has arrived then.
         let (counters, recording) = sampler.into_recording();
+        self.signal.discard_pending();
+        drop((self.signal, self.faults, self.stack, self.following));
+        if sampler::left_alone() {
+            drop(self.trap);
+        } else {
+            // The thread that was let go on sleeps. What its next instruction
+            // raises must still find our handler.
+            std::mem::forget(self.trap);
+        }
         let counts = counters.read();
         let report = Report {
             counts,
@@ -366,7 +441,7 @@ impl Session {
         };
         let result = match (self.output, recording) {
             (Some((writer, path)), Some(recording)) => {
-                let mut bytes = [0; 1024];
+                let mut bytes = [0; writer::LAST];
                 let mut last = Cursor::new(&mut bytes);
                 recording.owed_to(&mut last);
                 last.end(&ljp::Counters {
@@ -429,6 +504,14 @@ impl Output {
     }
 }
 
+/// Bytes that a session takes at the most, besides what [`Watcher`] and
+/// [`Catalogue`] copy of the modules: the handler's tables, and a ring that is
+/// copied once while it is made.
+fn memory(depth: usize) -> usize {
+    const TABLES: usize = 12 << 20;
+    TABLES + 2 * ring_size(depth) + Catalogue::memory()
+}
+
 /// What a reader should know of the session before its samples.
 fn facts(options: &Options, host: &Host, clock: Kind) -> Vec<(&'static str, String)> {
     let since_epoch = SystemTime::now()
@@ -465,7 +548,8 @@ fn free_signal(options: &Options) -> Option<i32> {
         .chain(others)
         .find(|&signal| {
             !is_blocked(signal)
-                && Disposition::current(signal).is_ok_and(|disposition| disposition.is_default())
+                && Disposition::current(signal)
+                    .is_ok_and(|disposition| disposition.is_free_for(sampler::on_signal))
         })
 }
 

@@ -46,6 +46,16 @@ impl Catalogue {
         catalogue
     }
 
+    /// Bytes that looking at the modules takes at the most: all the unwind tables
+    /// are copied, one of them twice. An entry of the header, 8 bytes, stands for
+    /// a function's description, which is hardly ever longer than 64.
+    pub fn memory() -> usize {
+        let mut headers = 0usize;
+        // SAFETY: the callback adds to `headers`, which outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(add_headers), (&raw mut headers).cast()) };
+        (1 << 20) + 2 * headers * (1 + 64 / 8)
+    }
+
     /// All of them, by number.
     pub fn all(&self) -> &[Module] {
         &self.all
@@ -111,6 +121,24 @@ unsafe extern "C" fn count(
     // SAFETY: the linker's argument, and the pointer that `generation` gave.
     unsafe { *data.cast::<u64>() = (*info).dlpi_adds + (*info).dlpi_subs };
     1
+}
+
+unsafe extern "C" fn add_headers(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    data: *mut libc::c_void,
+) -> i32 {
+    // SAFETY: the linker's argument with its program headers, and the pointer
+    // that `Catalogue::memory` gave.
+    unsafe {
+        let headers =
+            std::slice::from_raw_parts((*info).dlpi_phdr, usize::from((*info).dlpi_phnum));
+        let unwinding = (headers.iter()).filter(|header| header.p_type == libc::PT_GNU_EH_FRAME);
+        *data.cast::<usize>() += unwinding
+            .map(|header| header.p_memsz as usize)
+            .sum::<usize>();
+    }
+    0
 }
 
 unsafe extern "C" fn visit(

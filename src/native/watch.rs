@@ -10,6 +10,7 @@
 
 use super::modules::{Catalogue, Module};
 use super::unwind::Unwinder;
+use crate::room;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -114,7 +115,12 @@ impl Watcher {
                 self.told = last.number as usize + 1;
             }
         }
-        if !self.watch.asked.swap(false, Ordering::AcqRel) || !self.catalogue.refresh() {
+        if !self.watch.asked.load(Ordering::Acquire) || room::find(Catalogue::memory()).is_err() {
+            // Without memory nothing is looked at until there is some.
+            return;
+        }
+        self.watch.asked.store(false, Ordering::Release);
+        if !self.catalogue.refresh() {
             return;
         }
         let news = Box::new(News {
