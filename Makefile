@@ -11,7 +11,7 @@ HOSTS := 210.7.4-gc64 210.7.4-gc32 210.7.4-assert 210.7.4-52 \
          210.5.4-gc64 210.5.4-gc32 210.4.8-gc64 210.4.8-gc32 \
          210.1.4-gc64 210.1.4-gc32 210.0.0-gc64 210.0.0-gc32
 CI_HOSTS := 210.7.4-gc64 210.7.4-gc32 210.4.8-gc64 210.0.0-gc32
-# How long each of the soak programs runs.
+# How long each of the soak programs runs, and the fuzzer.
 SECONDS ?= 60
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -19,7 +19,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CARGO_TEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test)
 export HOST
 
-.PHONY: help build luajit matrix matrix-ci env demo test rust-test specs specs-matrix specs-ci foreign specs-hosts hosts soak million bench step step-host step-ci step-hosts lint clean
+.PHONY: help build luajit matrix matrix-ci env demo test rust-test specs specs-matrix specs-ci foreign specs-hosts hosts soak million fuzz bench step step-host step-ci step-hosts lint clean
 
 help: ## lists the targets
 	@echo "usage: make TARGET [HOST=$(HOST)]"
@@ -82,6 +82,9 @@ soak: build luajit ## runs each program of spec/programs under the profiler for 
 
 million: build matrix ## the same until a million signals, one each 50 us, have hit them, in every LuaJIT
 	@failed=; for host in $(HOSTS); do HOST=$$host scripts/soak.sh signals=40000 0.05 || failed=1; done; [ -z "$$failed" ]
+
+fuzz: ## feeds the decoder made-up files for SECONDS (60); needs cargo-fuzz
+	@scripts/fuzz.sh $(SECONDS)
 
 bench: build luajit ## measures what profiling costs and delivers
 	@scripts/bench.sh
