@@ -7,6 +7,7 @@
  * The environment says where the recorder is (SYSPROF_RECORDER, LUA_PATH).
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <lauxlib.h>
 #include <lua.h>
@@ -510,6 +511,74 @@ static void close_without_stop(void) {
 
 /* Memory ------------------------------------------------------------------------ */
 
+static int entries(const char *folder) {
+  int count = 0;
+  DIR *entries = opendir(folder);
+  CHECK(entries);
+  while (readdir(entries)) count++;
+  closedir(entries);
+  return count;
+}
+
+static int lines(const char *path) {
+  int count = 0, c;
+  FILE *file = fopen(path, "r");
+  CHECK(file);
+  while ((c = fgetc(file)) != EOF) count += c == '\n';
+  fclose(file);
+  return count;
+}
+
+/* Kilobytes of memory that are in use. */
+static long resident(void) {
+  long size, pages;
+  FILE *file = fopen("/proc/self/statm", "r");
+  CHECK(file && fscanf(file, "%ld %ld", &size, &pages) == 2);
+  fclose(file);
+  return pages * 4;
+}
+
+#define CYCLES 10000
+
+static void cycles(void) {
+  alarm(300);
+  lua_State *L = vm();
+  run(L,
+      "local modes, clocks = { 'D', 'L', 'D', 'C', 'D' }, { 'auto', 'thread', 'wall', 'itimer' }\n"
+      "function cycle(i)\n"
+      "  local mode = modes[i % 5 + 1]\n"
+      "  assert(sysprof.start { mode = mode, clock = clocks[i % 4 + 1], path = mode ~= 'D' and PROFILE or nil })\n"
+      "  if i % 10 == 0 then piece() end\n"
+      "  assert(sysprof.stop())\n"
+      "end");
+  int before[4];
+  long memory = 0;
+  for (int i = 0; i <= CYCLES; i++) {
+    /* Once all that is kept for the next one is there. */
+    if (i == CYCLES / 10 || i == CYCLES) {
+      lua_gc(L, LUA_GCCOLLECT, 0);
+      int now[] = { entries("/proc/self/fd"), entries("/proc/self/task"),
+                    lines("/proc/self/timers"), lines("/proc/self/maps") };
+      if (i < CYCLES) {
+        memcpy(before, now, sizeof now);
+        memory = resident();
+        continue;
+      }
+      static const char *const WHAT[] = { "descriptors", "threads", "timers", "mappings" };
+      for (int what = 0; what < 4; what++) printf("%s %+d\n", WHAT[what], now[what] - before[what]);
+      printf("memory %s\n", resident() - memory < 1024 ? "level" : "grows");
+      fprintf(stderr, "memory %+ld KB\n", resident() - memory);
+    }
+    lua_getglobal(L, "cycle");
+    lua_pushinteger(L, i);
+    if (lua_pcall(L, 1, 0, 0)) {
+      fprintf(stderr, "%s\n", lua_tostring(L, -1));
+      _exit(98);
+    }
+  }
+  lua_close(L);
+}
+
 #define LEFT (3 * 1024)
 
 static char *bottom;
@@ -571,7 +640,7 @@ static const struct {
   CASE(children), CASE(raw_fork), CASE(many_threads), CASE(thread_ends),
   CASE(stop_elsewhere), CASE(exit_elsewhere), CASE(fork_elsewhere),
   CASE(start_at_once), CASE(close_without_stop), CASE(stack_nearly_full),
-  CASE(clock_stepped),
+  CASE(clock_stepped), CASE(cycles),
 };
 
 int main(int argc, char **argv) {

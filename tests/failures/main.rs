@@ -320,3 +320,15 @@ fn a_clock_that_is_put_back_does_not_hold_the_stream_up() {
     // At 1 ms a second is 1000 samples.
     assert!(profile.samples() + 1000 >= ran.number("samples"));
 }
+
+#[test]
+fn ten_thousand_sessions_leave_nothing_behind() {
+    let (ran, _host) = run("cycles");
+    ran.prints(&[
+        "descriptors +0",
+        "threads +0",
+        "timers +0",
+        "mappings +0",
+        "memory level",
+    ]);
+}
