@@ -126,7 +126,11 @@ impl Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        *followed() = None;
+        // In a child another thread's callback may hold the lock for ever; that
+        // thread does not exist there, so there is nothing to follow either.
+        if let Ok(mut followed) = FOLLOWED.try_lock() {
+            *followed = None;
+        }
     }
 }
 
