@@ -4,7 +4,7 @@
 //! of signals, or of how a profile is shown. The format itself is described in
 //! `docs/format.md`.
 //!
-//! * [`encode`] writes version 3. It uses `core` only, never allocates and never
+//! * [`encode`] writes versions 2 and 3. It uses `core` only, never allocates and never
 //!   panics, so that a signal handler can call it.
 //! * [`decode`] reads versions 1 to 3, event by event, in bounded memory.
 //! * [`profile`] adds the events of any version up to one [`profile::Profile`],

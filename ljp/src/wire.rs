@@ -1,4 +1,5 @@
-//! The numbers that lay out version 3, shared by the two sides of this crate.
+//! The numbers that lay out versions 2 and 3, shared by the two sides of this
+//! crate.
 //! Some of them matter to one side only.
 #![cfg_attr(not(feature = "read"), allow(dead_code))]
 
@@ -32,6 +33,7 @@ pub(crate) const TRACE: u8 = 0x05;
 pub(crate) const FRAME: u8 = 0x06;
 pub(crate) const STACK: u8 = 0x07;
 pub(crate) const EPOCH: u8 = 0x08;
+pub(crate) const SYMBOL: u8 = 0x0e;
 pub(crate) const END: u8 = 0x0f;
 
 pub(crate) const FRAME_LUA: u8 = 0;
@@ -44,3 +46,30 @@ pub(crate) const FRAME_MARK: u8 = 4;
 pub(crate) const FLAG_COMPILED: u64 = 1;
 /// The frame is only known as an ancestor.
 pub(crate) const FLAG_ANCESTOR: u64 = 2;
+
+/// Version 2, and what version 1 shares with it.
+pub(crate) mod v2 {
+    /// What the symbol table begins with.
+    pub(crate) const SYMBOLS_MAGIC: [u8; 3] = *b"ljs";
+    /// The version of the symbol table that is written.
+    pub(crate) const SYMBOLS_VERSION: u8 = 3;
+    /// The version of the events that is written.
+    pub(crate) const EVENTS_VERSION: u8 = 2;
+
+    /// The end of the symbol table, of the events, and of a Lua stack.
+    pub(crate) const FINAL: u8 = 0x80;
+
+    pub(crate) const SYMBOL_LUA: u8 = 0;
+    pub(crate) const SYMBOL_C: u8 = 1;
+    pub(crate) const SYMBOL_TRACE: u8 = 2;
+    /// Symbol types have two bits.
+    pub(crate) const SYMBOL_TYPE: u8 = 0x03;
+
+    pub(crate) const EVENT_LUA: u8 = 10;
+    pub(crate) const EVENT_C: u8 = 11;
+    pub(crate) const EVENT_TRACE: u8 = 12;
+
+    pub(crate) const FRAME_LUA: u8 = 1;
+    pub(crate) const FRAME_C: u8 = 2;
+    pub(crate) const FRAME_BUILTIN: u8 = 3;
+}

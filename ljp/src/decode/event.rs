@@ -34,6 +34,13 @@ pub enum Event {
         /// Id of the frame.
         frame: u32,
     },
+    /// The name of native code that lies in no module.
+    Symbol {
+        /// Where it begins, absolute.
+        address: u64,
+        /// Its name.
+        name: Vec<u8>,
+    },
     /// Ids of all definitions but modules begin again at 0.
     Epoch,
     /// A sample.

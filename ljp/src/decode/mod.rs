@@ -45,7 +45,7 @@ pub fn open<R: Read>(source: R) -> Result<AnyReader<R>, Error> {
         return Err(Error::Empty);
     }
     let magic = &start[..start.len().min(wire::MAGIC.len())];
-    let symbols_first = tarantool::MAGIC.starts_with(magic);
+    let symbols_first = wire::v2::SYMBOLS_MAGIC.starts_with(magic);
     if !symbols_first && !wire::MAGIC.starts_with(magic) {
         return Err(Error::Foreign {
             start: start.to_vec(),

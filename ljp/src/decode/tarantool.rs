@@ -9,25 +9,11 @@
 use std::io::Read;
 
 use super::{Error, Input};
+use crate::wire::v2::{
+    EVENT_C, EVENT_LUA, EVENT_TRACE, FINAL, FRAME_BUILTIN, FRAME_C, FRAME_LUA, SYMBOL_C,
+    SYMBOL_LUA, SYMBOL_TRACE, SYMBOL_TYPE, SYMBOLS_MAGIC,
+};
 use crate::{VmState, wire};
-
-/// What the symbol table begins with.
-pub(super) const MAGIC: [u8; 3] = *b"ljs";
-
-/// The end of the symbol table, of the events, and of a Lua stack.
-const FINAL: u8 = 0x80;
-
-const SYMBOL_LUA: u8 = 0;
-/// Symbol types have two bits.
-const SYMBOL_TYPE: u8 = 0x03;
-
-const EVENT_LUA: u8 = 10;
-const EVENT_C: u8 = 11;
-const EVENT_TRACE: u8 = 12;
-
-const FRAME_LUA: u8 = 1;
-const FRAME_C: u8 = 2;
-const FRAME_BUILTIN: u8 = 3;
 
 /// The longest name that is believed, in bytes.
 const NAME_LIMIT: u64 = 1 << 20;
@@ -128,7 +114,7 @@ impl<R: Read> TarantoolReader<R> {
             part: Part::Finished,
         };
         let (magic, version) = reader.prologue()?;
-        reader.part = if magic == MAGIC {
+        reader.part = if magic == SYMBOLS_MAGIC {
             symbols_part(version)?
         } else {
             events_part(version)?
@@ -226,8 +212,8 @@ impl<R: Read> TarantoolReader<R> {
                     line: self.input.uleb()?,
                 }
             }
-            (3, 1) => self.c_symbol()?,
-            (3, 2) => self.trace_symbol()?,
+            (3, SYMBOL_C) => self.c_symbol()?,
+            (3, SYMBOL_TRACE) => self.trace_symbol()?,
             (_, kind) => {
                 return Err(Error::damaged(start, format!("a symbol of type {kind}")));
             }

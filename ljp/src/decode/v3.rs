@@ -199,6 +199,10 @@ impl Defined {
                 };
                 Event::Epoch
             }
+            wire::SYMBOL => Event::Symbol {
+                address: p.uleb()?,
+                name: p.str()?,
+            },
             wire::END => Event::End(end(p)?),
             _ => return Err(Error::damaged(start, format!("a record of kind {tag:#x}"))),
         })
@@ -269,7 +273,7 @@ fn end(p: &mut Payload<'_>) -> Result<Counters, Error> {
 
 /// Whether this reader knows what is in records with this tag.
 fn known(tag: u8) -> bool {
-    matches!(tag, wire::META..=wire::EPOCH | wire::END)
+    matches!(tag, wire::META..=wire::EPOCH | wire::SYMBOL | wire::END)
 }
 
 fn count(defined: &mut u32, start: u64) -> Result<(), Error> {

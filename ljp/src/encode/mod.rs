@@ -1,4 +1,4 @@
-//! Writing version 3, record by record, into memory that the caller gives.
+//! Writing versions 2 and 3, record by record, into memory that the caller gives.
 //!
 //! Knows the layout of each record. Does not know where the bytes go, what was
 //! defined before, or which ids are taken: that is the caller's.
@@ -20,8 +20,10 @@
 
 mod cursor;
 mod records;
+mod version2;
 
 pub use cursor::Cursor;
 pub use records::{MAX_FRAME, MAX_SAMPLE, MAX_STACK};
+pub use version2::{MAX_V2_PIECE, MAX_V2_SYMBOL, Part, v2_has_lua_stack};
 
 pub use crate::definitions::{Frame, FrameDef, TraceDef};

@@ -152,6 +152,15 @@ impl Cursor<'_> {
         });
     }
 
+    /// SYMBOL: the name of the native code that begins at `address`, for frames
+    /// and functions without a module.
+    pub fn symbol(&mut self, address: u64, name: &[u8]) {
+        self.record(wire::SYMBOL, |out| {
+            out.uleb(address);
+            out.str(name);
+        });
+    }
+
     /// EPOCH: ids of all definitions but modules begin again at 0.
     pub fn epoch(&mut self) {
         self.record(wire::EPOCH, |_| {});

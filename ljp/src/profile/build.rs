@@ -54,6 +54,9 @@ impl Builder {
                 });
                 epoch.stacks.push(stack);
             }
+            Event::Symbol { address, name } => {
+                profile.symbols.insert(address, name);
+            }
             Event::Epoch => *epoch = Epoch::default(),
             Event::Sample(sample) => {
                 let stack = sample.stack.map(|id| epoch.stacks[id as usize]);

@@ -106,7 +106,11 @@ impl Builder {
                 self.func(FuncKind::C, name.unwrap_or_default(), address)
             }
             LuaFrame::Builtin(number) => {
-                let name = format!("built-in #{number}").into_bytes();
+                // Our recorder names built-ins by symbols at their numbers,
+                // where no code can lie.
+                let named = self.profile.symbols.get(&number).cloned();
+                let name = named.filter(|_| number <= u8::MAX.into());
+                let name = name.unwrap_or_else(|| format!("built-in #{number}").into_bytes());
                 self.func(FuncKind::Builtin, name, 0)
             }
         }
