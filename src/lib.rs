@@ -9,12 +9,13 @@
 //! - `recording` has it numbered and encoded by `stream`, whose writer puts it
 //!   into a file;
 //! - `session` builds all that up from `options` and takes it down again, and
-//!   `lua_api` shows it to Lua.
+//!   `lua_api` shows it to Lua, `c_api` to C.
 //!
 //! `vm` knows nothing of signals or files, `native` nothing of LuaJIT, `stream`
 //! nothing of signals. What runs in the handler says so in its first lines.
 
 pub mod altstack;
+pub mod c_api;
 pub mod clock;
 pub mod counters;
 pub mod fault;

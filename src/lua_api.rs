@@ -6,9 +6,10 @@
 use crate::jit::events;
 use crate::native::modules::Catalogue;
 use crate::native::tables;
-use crate::options::{self, ClockChoice, Misuse, Mode, Options};
+use crate::options::{self, ClockChoice, Format, Misuse, Mode, Options};
 use crate::session::{self, Error, Host};
 use crate::stream::intern::FunctionNames;
+use crate::vm::heap;
 use crate::vm::layout::{Family, Layout};
 use crate::vm::objects::{Function, Kind};
 use crate::vm::probe::{self, CodeExtent};
@@ -44,7 +45,7 @@ pub fn module(lua: &Lua) -> Result<Table> {
     table.set(
         "stop",
         lua.create_function(|lua, ()| {
-            let stopped = session::stop();
+            let stopped = session::stop(None);
             events::detach(lua);
             answer(lua, stopped)
         })?,
@@ -57,8 +58,8 @@ pub fn module(lua: &Lua) -> Result<Table> {
 fn start(lua: &Lua, arguments: MultiValue) -> Result<MultiValue> {
     let mut followed = false;
     let started = parse(&arguments).map_err(Error::from).and_then(|options| {
-        session::start(&options, || {
-            let mut host = look(lua)?;
+        session::start(&options, None, || {
+            let mut host = look(lua, options.format)?;
             followed = options.mode != Mode::Default;
             host.following = followed.then(|| events::follow(lua, &host.layout));
             Ok(host)
@@ -84,7 +85,7 @@ fn answer(lua: &Lua, result: std::result::Result<(), Error>) -> Result<MultiValu
 
 type Parsed<T> = std::result::Result<T, Misuse>;
 
-const NAMES: [&str; 5] = ["mode", "interval", "path", "depth", "clock"];
+const NAMES: [&str; 6] = ["mode", "interval", "path", "depth", "clock", "format"];
 
 fn parse(arguments: &MultiValue) -> Parsed<Options> {
     let mut options = Options::default();
@@ -116,6 +117,7 @@ fn parse(arguments: &MultiValue) -> Parsed<Options> {
             "clock" => {
                 options.clock = one_of(&value, "clock", &ClockChoice::ALL.map(|c| (c.name(), c)))?;
             }
+            "format" => options.format = options::format(number(&value, "format")?)?,
             unknown => {
                 let meant = options::nearest(unknown, &NAMES)
                     .map(|name| format!(", did you mean '{name}'?"))
@@ -193,7 +195,14 @@ fn path(value: &Value) -> Parsed<PathBuf> {
     Ok(PathBuf::from(std::ffi::OsStr::from_bytes(&bytes)))
 }
 
-fn report(lua: &Lua) -> Result<Table> {
+fn report(lua: &Lua) -> Result<MultiValue> {
+    if cfg!(feature = "disabled") {
+        return answer(lua, Err(Error::Disabled));
+    }
+    counted(lua).map(|table| MultiValue::from_iter([Value::Table(table)]))
+}
+
+fn counted(lua: &Lua) -> Result<Table> {
     let report = session::report();
     let table = lua.create_table()?;
     table.set("samples", report.counts.samples)?;
@@ -218,8 +227,8 @@ fn report(lua: &Lua) -> Result<Table> {
     Ok(table)
 }
 
-/// Finds out about the VM that runs.
-fn look(lua: &Lua) -> std::result::Result<Host, Error> {
+/// Finds out about the VM that runs, for a stream of that format.
+fn look(lua: &Lua, format: Format) -> std::result::Result<Host, Error> {
     let modules = Catalogue::new();
     let extent_of = |address: usize| {
         let module = modules
@@ -236,19 +245,23 @@ fn look(lua: &Lua) -> std::result::Result<Host, Error> {
     // it found it.
     let called =
         unsafe { lua.exec_raw::<()>((), |state| probed = probe::probe(state, &extent_of)) };
-    if called.is_err() {
-        return Err(Error::Layout(probe::NotFound(
-            "enough memory to look around",
-        )));
-    }
+    called.map_err(|_| Error::Memory(libc::ENOMEM))?;
     let layout = probed.map_err(Error::Layout)?;
     let version = lua
         .globals()
         .raw_get::<Table>("jit")
         .and_then(|jit| jit.raw_get::<String>("version"))
         .unwrap_or_default();
+    let functions = known_functions(lua, &layout);
+    let mut prototypes = Vec::new();
+    if format == Format::Version2 {
+        // SAFETY: as above.
+        unsafe { lua.exec_raw::<()>((), |state| prototypes = heap::prototypes(state, &layout)) }
+            .map_err(|_| Error::Memory(libc::ENOMEM))?;
+    }
     Ok(Host {
-        functions: known_functions(lua, &layout),
+        functions,
+        prototypes,
         layout,
         modules,
         version,
@@ -267,7 +280,44 @@ fn look(lua: &Lua) -> std::result::Result<Host, Error> {
 pub unsafe fn look_from(state: *mut ffi::lua_State) -> std::result::Result<Host, Error> {
     // SAFETY: the caller's promise.
     let lua = unsafe { Lua::get_or_init_from_ptr(state) };
-    look(lua)
+    look(lua, Format::Version3)
+}
+
+/// The same for a session that C starts: the stream has version 2, and the
+/// session ends when the VM is closed.
+///
+/// # Errors
+/// What was not found.
+///
+/// # Safety
+/// As above.
+pub unsafe fn look_from_c(state: *mut ffi::lua_State) -> std::result::Result<Host, Error> {
+    // SAFETY: the caller's promise.
+    let lua = unsafe { Lua::get_or_init_from_ptr(state) };
+    guard(lua).map_err(|_| Error::Memory(libc::ENOMEM))?;
+    look(lua, Format::Version2)
+}
+
+/// Has the session ended when the VM is closed.
+fn guard(lua: &Lua) -> Result<()> {
+    let mut global = 0;
+    // SAFETY: only reads the running thread.
+    unsafe {
+        lua.exec_raw::<()>((), |state| {
+            global = global_of(state).unwrap_or(0);
+        })
+    }?;
+    // A module that is loaded again finds the first one's guard: were it
+    // replaced, its collection would end the session.
+    if lua.named_registry_value::<Value>(GUARD)?.is_nil() {
+        lua.set_named_registry_value(GUARD, lua.create_userdata(Guard { global })?)?;
+    }
+    Ok(())
+}
+
+/// Where the `global_State` of the VM of `state` is.
+pub fn global_of(state: *mut ffi::lua_State) -> Option<usize> {
+    Family::of(state as usize)?.global_of(state as usize)
 }
 
 /// The C functions and built-ins of all loaded libraries, by name.
@@ -399,17 +449,7 @@ pub unsafe extern "C-unwind" fn luaopen_sysprof_core(state: *mut ffi::lua_State)
     unsafe {
         mlua::Lua::entrypoint1(state, |lua: &Lua| {
             let module = module(lua)?;
-            let mut global = 0;
-            lua.exec_raw::<()>((), |state| {
-                global = Family::of(state as usize)
-                    .and_then(|family| family.global_of(state as usize))
-                    .unwrap_or(0);
-            })?;
-            // A module that is loaded again finds the first one's guard: were it
-            // replaced, its collection would end the session.
-            if lua.named_registry_value::<Value>(GUARD)?.is_nil() {
-                lua.set_named_registry_value(GUARD, lua.create_userdata(Guard { global })?)?;
-            }
+            guard(lua)?;
             Ok(module)
         })
     }

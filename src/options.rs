@@ -37,6 +37,15 @@ impl Mode {
     }
 }
 
+/// How the stream is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Version 2, for Tarantool's tools.
+    Version2,
+    /// Version 3, ours.
+    Version3,
+}
+
 /// Which clock is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockChoice {
@@ -87,6 +96,8 @@ pub struct Options {
     pub depth: usize,
     /// The clock.
     pub clock: ClockChoice,
+    /// How the stream is written.
+    pub format: Format,
 }
 
 impl Default for Options {
@@ -97,6 +108,7 @@ impl Default for Options {
             path: None,
             depth: DEFAULT_DEPTH,
             clock: ClockChoice::Auto,
+            format: Format::Version3,
         }
     }
 }
@@ -151,6 +163,20 @@ pub fn depth(frames: f64) -> Result<usize, Misuse> {
     )))
 }
 
+/// The format of this number.
+///
+/// # Errors
+/// If there is none.
+pub fn format(version: f64) -> Result<Format, Misuse> {
+    match version {
+        2.0 => Ok(Format::Version2),
+        3.0 => Ok(Format::Version3),
+        _ => Err(Misuse(format!(
+            "option 'format' must be 2 or 3, not {version}"
+        ))),
+    }
+}
+
 /// The one of `known` that somebody who wrote `word` most likely meant, if any
 /// is near.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
@@ -196,6 +222,15 @@ mod tests {
         assert_eq!(depth(4096.0), Ok(4096));
         for wrong in [0.0, 1.5, 4097.0, f64::NAN, -3.0] {
             assert!(depth(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn formats_are_two_numbers() {
+        assert_eq!(format(2.0), Ok(Format::Version2));
+        assert_eq!(format(3.0), Ok(Format::Version3));
+        for wrong in [1.0, 2.5, 4.0, f64::NAN] {
+            assert!(format(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,21 +1,76 @@
 //! From a look at the stack to bytes in the ring.
 //!
-//! Knows: which samples are owed to the stream. Must not know: signals, where
-//! the bytes go.
+//! Knows: which version the stream has, and of version 3 which samples are owed
+//! to it. Must not know: signals, where the bytes go.
 //!
-//! Runs in the signal handler.
+//! What is called while a session runs runs in the signal handler.
 
 use crate::native::modules::Module;
 use crate::stack::{Found, RawFrame};
 use crate::stream::intern::{self, Context, Interner};
 use crate::stream::ring::Producer;
+use crate::stream::version2::Version2;
 use crate::stream::writer::Signals;
 use ljp::encode::{Cursor, MAX_SAMPLE};
 use ljp::{Reason, VmState};
 use std::sync::Arc;
 
 /// The stream of a session, as the handler writes it.
-pub struct Recording {
+#[allow(clippy::large_enum_variant)] // There is one of them, and it stays where it is.
+pub enum Recording {
+    /// Ours: every frame and stack once.
+    Version3(Version3),
+    /// Tarantool's: every sample with its stacks.
+    Version2(Version2),
+}
+
+impl Recording {
+    /// Records a sample of `weight` intervals at monotonic time `now`.
+    /// Returns what became of its stack.
+    pub fn record(
+        &mut self,
+        context: &Context,
+        found: Found,
+        frames: &[RawFrame],
+        weight: u64,
+        now: u64,
+    ) -> Result<(), Reason> {
+        match self {
+            Recording::Version3(stream) => stream.record(context, found, frames, weight, now),
+            Recording::Version2(stream) => stream.record(context, found, frames, weight),
+        }
+    }
+
+    /// Takes note of modules that were loaded since the start. Returns false,
+    /// and is to be called again, if there is no room.
+    pub fn modules(&mut self, added: &[Module]) -> bool {
+        match self {
+            Recording::Version3(stream) => stream.modules(added),
+            // It has addresses in memory, and the symbols come by another way.
+            Recording::Version2(_) => true,
+        }
+    }
+
+    /// The last bytes of the stream, with what it still owes. For a host's
+    /// writer, they are given to it instead. Not for the handler.
+    pub fn finish(&mut self, counters: &ljp::Counters) -> Vec<u8> {
+        match self {
+            Recording::Version3(stream) => stream.finish(counters),
+            Recording::Version2(stream) => stream.finish(),
+        }
+    }
+
+    /// The errno that a writer of the host's has failed with.
+    pub fn failure(&self) -> Option<i32> {
+        match self {
+            Recording::Version3(_) => None,
+            Recording::Version2(stream) => stream.failure(),
+        }
+    }
+}
+
+/// A stream of version 3.
+pub struct Version3 {
     interner: Interner,
     out: Producer,
     writer: Arc<Signals>,
@@ -26,11 +81,11 @@ pub struct Recording {
     owed: [u64; VmState::COUNT],
 }
 
-impl Recording {
+impl Version3 {
     /// A recording into `out`, emptied by the thread behind `writer`; `start`
     /// is the monotonic time in nanoseconds that time steps count from.
-    pub fn new(interner: Interner, out: Producer, writer: Arc<Signals>, start: u64) -> Recording {
-        Recording {
+    pub fn new(interner: Interner, out: Producer, writer: Arc<Signals>, start: u64) -> Version3 {
+        Version3 {
             interner,
             out,
             writer,
@@ -39,9 +94,7 @@ impl Recording {
         }
     }
 
-    /// Records a sample of `weight` intervals at monotonic time `now`.
-    /// Returns what became of its stack.
-    pub fn record(
+    fn record(
         &mut self,
         context: &Context,
         found: Found,
@@ -78,7 +131,7 @@ impl Recording {
     /// Tells the reader of modules that were loaded since the start. Addresses
     /// that were defined before may be in a module now, or in another one.
     /// Returns false, and is to be called again, if there is no room.
-    pub fn modules(&mut self, added: &[Module]) -> bool {
+    fn modules(&mut self, added: &[Module]) -> bool {
         let told = intern::write_modules(added, &mut self.out);
         if told {
             self.interner.new_epoch(&mut self.out);
@@ -113,13 +166,17 @@ impl Recording {
         }
     }
 
-    /// Adds the samples that are still owed to `record`, at the end.
-    pub fn owed_to(&self, record: &mut Cursor) {
+    /// The samples that are still owed, and the end record.
+    fn finish(&self, counters: &ljp::Counters) -> Vec<u8> {
+        let mut bytes = [0; 1024];
+        let mut last = Cursor::new(&mut bytes);
         for state in VmState::ALL {
             let owed = self.owed[state as usize];
             if owed != 0 {
-                record.sample(state, Err(Reason::Full), owed, 0);
+                last.sample(state, Err(Reason::Full), owed, 0);
             }
         }
+        last.end(counters);
+        last.written().to_vec()
     }
 }

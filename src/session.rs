@@ -14,21 +14,26 @@ use crate::jit::events::Following;
 use crate::native::modules::Catalogue;
 use crate::native::unwind::Unwinder;
 use crate::native::watch::{Watch, Watcher};
-use crate::options::{ClockChoice, Misuse, Mode, Options};
-use crate::recording::Recording;
+use crate::options::{ClockChoice, Format, Misuse, Mode, Options};
+use crate::recording::{Recording, Version3};
 use crate::room;
 use crate::sampler::{self, Attached, Definitions, Sampler};
 use crate::signal::{Disposition, Handler};
 use crate::stack::{Extent, Walker};
+use crate::stream::callback::{Callback, WriterFn};
 use crate::stream::intern::{FunctionNames, Interner, ring_size, write_modules};
 use crate::stream::ring;
+use crate::stream::version2::{self, BacktracerFn, Sink, Version2};
 use crate::stream::writer::{self, Writer};
 use crate::vm::layout::Layout;
+use crate::vm::objects::Proto;
 use crate::vm::probe::NotFound;
 use ljp::encode::Cursor;
 use once_cell::sync::Lazy;
 use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
 use std::fmt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -42,6 +47,14 @@ pub enum Error {
     Running,
     /// There is none.
     NotRunning,
+    /// There is one, of another VM.
+    OtherVm,
+    /// This build does not profile.
+    Disabled,
+    /// The host's writer failed, or ended the profile.
+    Writer(i32),
+    /// What the host wants called at the end failed.
+    OnStop(i32),
     /// The VM is one that sysprof does not know.
     Layout(NotFound),
     /// No clock, or not the one that was asked for.
@@ -70,14 +83,16 @@ impl Error {
     /// The number that goes with it.
     pub fn errno(&self) -> i32 {
         match self {
-            Error::Misuse(_) | Error::Running | Error::NotRunning => libc::EINVAL,
-            Error::Layout(_) | Error::Platform => libc::ENOTSUP,
+            Error::Misuse(_) | Error::Running | Error::NotRunning | Error::OtherVm => libc::EINVAL,
+            Error::Layout(_) | Error::Platform | Error::Disabled => libc::ENOTSUP,
             Error::Clock(unavailable) => unavailable.errno,
             Error::NoSignal => libc::EBUSY,
             Error::Handler(errno)
             | Error::File(_, errno)
             | Error::Memory(errno)
-            | Error::Thread(errno) => *errno,
+            | Error::Thread(errno)
+            | Error::Writer(errno)
+            | Error::OnStop(errno) => *errno,
         }
     }
 }
@@ -89,6 +104,16 @@ impl fmt::Display for Error {
             Error::Misuse(misuse) => misuse.fmt(f),
             Error::Running => f.write_str("profiler is running already"),
             Error::NotRunning => f.write_str("profiler is not running"),
+            Error::OtherVm => f.write_str("profiler is running in another Lua VM; stop it there"),
+            Error::Disabled => f.write_str(
+                "profiler is disabled: this sysprof was built with the feature 'disabled'",
+            ),
+            Error::Writer(errno) => {
+                write!(f, "the writer of the profile ended it: {}", reason(errno))
+            }
+            Error::OnStop(errno) => {
+                write!(f, "the profile's on_stop function failed: {}", reason(errno))
+            }
             Error::Layout(missing) => missing.fmt(f),
             Error::Clock(unavailable) => unavailable.fmt(f),
             Error::NoSignal => f.write_str(
@@ -117,10 +142,55 @@ pub struct Host {
     pub modules: Catalogue,
     /// Functions that are known by name.
     pub functions: FunctionNames,
+    /// Its prototypes, where a stream begins with them.
+    pub prototypes: Vec<Proto>,
     /// What it says its version is.
     pub version: String,
     /// What it compiles is followed, unless nobody is to know.
     pub following: Option<Following>,
+}
+
+/// What the host wants called at the end of a session: its context and buffer,
+/// for it to free.
+pub type OnStopFn = unsafe extern "C" fn(ctx: *mut c_void, buf: *mut u8) -> c_int;
+
+/// A host that writes the stream by itself.
+#[derive(Clone, Copy)]
+pub struct HostWriter {
+    /// Called in the handler with what the buffer holds.
+    pub writer: Option<WriterFn>,
+    /// Called once when a session has ended that was started.
+    pub on_stop: Option<OnStopFn>,
+    /// Finds the native stacks, in the handler; ours if there is none.
+    pub backtracer: Option<BacktracerFn>,
+    /// The buffer that the handler collects bytes in.
+    pub buffer: *mut u8,
+    /// Its bytes.
+    pub len: usize,
+    /// What the functions are called with.
+    pub context: *mut c_void,
+}
+
+// SAFETY: the host gives its pointers for as long as a session runs, to be used
+// by the one that ends it on whichever thread.
+unsafe impl Send for HostWriter {}
+
+impl HostWriter {
+    fn on_stop(self) -> Result<(), Error> {
+        let Some(on_stop) = self.on_stop else {
+            return Ok(());
+        };
+        // SAFETY: the host's function, with what it gave for that, once.
+        match unsafe { on_stop(self.context, self.buffer) } {
+            0 => Ok(()),
+            _ => {
+                let errno = std::io::Error::last_os_error().raw_os_error();
+                Err(Error::OnStop(
+                    errno.filter(|&e| e != 0).unwrap_or(libc::EIO),
+                ))
+            }
+        }
+    }
 }
 
 /// What a session has counted, and how it is going.
@@ -161,6 +231,7 @@ struct Session {
     stack: Option<SignalStack>,
     following: Option<Following>,
     output: Option<(Writer, PathBuf)>,
+    host_writer: Option<HostWriter>,
     global: usize,
     /// The process that started it.
     process: u32,
@@ -196,7 +267,9 @@ extern "C" fn at_exit() {
     // Held only if the process ends inside of start, stop or report.
     if let Ok(mut process) = PROCESS.try_lock() {
         process.leave_parent();
-        let _ = end(&mut process);
+        let ended = end(&mut process);
+        drop(process);
+        let _ = ended.and_then(Ended::tell);
     }
 }
 
@@ -256,6 +329,12 @@ impl Process {
     }
 }
 
+/// Whether a session runs, or is about to.
+pub fn is_running() -> bool {
+    let process = process();
+    process.session.is_some() || process.starting
+}
+
 /// The right to start a session, which one thread has at a time.
 struct Starting;
 
@@ -276,14 +355,22 @@ impl Drop for Starting {
     }
 }
 
-/// Starts a session of the calling thread.
+/// Starts a session of the calling thread. Its stream goes to `host_writer`, if
+/// there is one, in version 2.
 ///
 /// `look` finds out about the VM; it is called once it is clear that a session
 /// may start.
 ///
 /// # Errors
 /// Why it did not start; nothing of it is left then.
-pub fn start(options: &Options, look: impl FnOnce() -> Result<Host, Error>) -> Result<(), Error> {
+pub fn start(
+    options: &Options,
+    host_writer: Option<HostWriter>,
+    look: impl FnOnce() -> Result<Host, Error>,
+) -> Result<(), Error> {
+    if cfg!(feature = "disabled") {
+        return Err(Error::Disabled);
+    }
     if cfg!(not(all(target_arch = "x86_64", target_os = "linux"))) {
         return Err(Error::Platform);
     }
@@ -293,27 +380,36 @@ pub fn start(options: &Options, look: impl FnOnce() -> Result<Host, Error>) -> R
     let faults = FaultHandlers::install().map_err(Error::Handler)?;
     // Without the lock: it calls Lua, which may fork, exit or fail.
     let host = look()?;
-    let session = Session::start(options, host, faults)?;
+    let session = Session::start(options, host_writer, host, faults)?;
     process().session = Some(session);
     Ok(())
 }
 
-/// Stops the session.
+/// Stops the session, if it is one of the VM whose `global_State` is at
+/// `global`, where that is given.
 ///
 /// # Errors
 /// If there is none, or if not all of the stream could be written.
-pub fn stop() -> Result<(), Error> {
-    end(&mut process())
+pub fn stop(global: Option<usize>) -> Result<(), Error> {
+    if cfg!(feature = "disabled") {
+        return Err(Error::Disabled);
+    }
+    let mut process = process();
+    let running = process.session.as_ref().ok_or(Error::NotRunning)?;
+    if global.is_some_and(|global| global != running.global) {
+        return Err(Error::OtherVm);
+    }
+    let ended = end(&mut process);
+    // The host's function may call us.
+    drop(process);
+    ended.and_then(Ended::tell)
 }
 
 /// Ends a session of the VM whose `global_State` is at `global`, which is about
 /// to be closed.
 pub fn vm_closes(global: usize) {
-    let mut process = process();
-    if (process.session.as_ref()).is_some_and(|session| session.global == global) {
-        // Nobody is left who could be told of an error.
-        let _ = end(&mut process);
-    }
+    // Nobody is left who could be told of an error.
+    let _ = stop(Some(global));
 }
 
 /// What the running session has counted, or the last one, or zeroes.
@@ -328,15 +424,38 @@ pub fn report() -> Report {
     }
 }
 
-fn end(process: &mut Process) -> Result<(), Error> {
+fn end(process: &mut Process) -> Result<Ended, Error> {
     let session = process.session.take().ok_or(Error::NotRunning)?;
+    let host_writer = session.host_writer;
     let (report, result) = session.stop();
     process.last = report;
-    result
+    Ok(Ended {
+        result,
+        host_writer,
+    })
+}
+
+/// A session that has ended, of which the host is to be told.
+struct Ended {
+    result: Result<(), Error>,
+    host_writer: Option<HostWriter>,
+}
+
+impl Ended {
+    /// Calls the host's function. An error of the stream goes before its own.
+    fn tell(self) -> Result<(), Error> {
+        let told = self.host_writer.map_or(Ok(()), HostWriter::on_stop);
+        self.result.and(told)
+    }
 }
 
 impl Session {
-    fn start(options: &Options, host: Host, faults: FaultHandlers) -> Result<Session, Error> {
+    fn start(
+        options: &Options,
+        host_writer: Option<HostWriter>,
+        mut host: Host,
+        faults: FaultHandlers,
+    ) -> Result<Session, Error> {
         let number = free_signal(options).ok_or(Error::NoSignal)?;
         let clock = match options.clock {
             ClockChoice::Auto => Clock::best(options.interval, number),
@@ -345,12 +464,13 @@ impl Session {
         .map_err(Error::Clock)?;
         let kind = clock.kind();
         let unwinder = Unwinder::new(host.modules.loaded());
-        let output = match options.output() {
-            None => None,
-            Some(path) => {
-                let facts = facts(options, &host, kind);
-                Some(Output::open(path, options.depth, &facts, host.modules)?)
-            }
+        let started = clock::monotonic();
+        let stream = match host_writer {
+            Some(host_writer) => Stream::to_host(options, &host_writer, &host)?,
+            None => match options.output() {
+                None => Stream::default(),
+                Some(path) => Stream::to_file(path, options, &mut host, kind, started)?,
+            },
         };
         let trap = if is_traced() {
             None
@@ -373,28 +493,14 @@ impl Session {
             Mode::Leaf => Extent::Leaf,
             Mode::Callgraph => Extent::Full(options.depth),
         };
-        let started = clock::monotonic();
-        let (recording, modules, output) = match output {
-            None => (None, None, None),
-            Some(output) => {
-                let signals = output.writer.signals().clone();
-                let interner = Interner::new(options.depth);
-                let modules = (output.watch, signals.clone());
-                (
-                    Some(Recording::new(interner, output.producer, signals, started)),
-                    Some(modules),
-                    Some((output.writer, output.path)),
-                )
-            }
-        };
         let sampler = Box::new(Sampler::new(
             clock,
             Walker::new(host.layout, unwinder, extent).with_tables(tables),
             Definitions {
-                modules,
+                modules: stream.modules,
                 functions: host.functions,
             },
-            recording,
+            stream.recording,
             trap.as_ref().map(Handler::before),
         ));
         let attached = sampler.attach().map_err(Error::Clock)?;
@@ -405,7 +511,8 @@ impl Session {
             faults,
             stack,
             following: host.following,
-            output,
+            output: stream.output,
+            host_writer,
             global,
             process: std::process::id(),
             started,
@@ -439,69 +546,140 @@ impl Session {
             running: false,
             ..self.report
         };
-        let result = match (self.output, recording) {
-            (Some((writer, path)), Some(recording)) => {
-                let mut bytes = [0; writer::LAST];
-                let mut last = Cursor::new(&mut bytes);
-                recording.owed_to(&mut last);
-                last.end(&ljp::Counters {
-                    duration_us: duration / 1000,
-                    samples: counts.samples,
-                    overruns: counts.overruns,
-                    by_state: counts.by_state,
-                    by_reason: counts.by_reason,
-                    errno: 0,
-                });
-                writer
-                    .finish(last.written())
-                    .map_err(|errno| Error::File(path, errno))
+        let result = recording.map_or(Ok(()), |mut recording| {
+            let last = recording.finish(&ljp::Counters {
+                duration_us: duration / 1000,
+                samples: counts.samples,
+                overruns: counts.overruns,
+                by_state: counts.by_state,
+                by_reason: counts.by_reason,
+                errno: 0,
+            });
+            match self.output {
+                None => recording
+                    .failure()
+                    .map_or(Ok(()), |errno| Err(Error::Writer(errno))),
+                Some((writer, path)) => {
+                    (writer.finish(&last)).map_err(|errno| Error::File(path, errno))
+                }
             }
-            _ => Ok(()),
-        };
+        });
         (report, result)
     }
 }
 
-/// The file of a session, opened and begun.
-struct Output {
-    path: PathBuf,
-    writer: Writer,
-    producer: ring::Producer,
-    watch: Arc<Watch>,
+/// The stream of a session, opened and begun.
+#[derive(Default)]
+struct Stream {
+    recording: Option<Recording>,
+    /// Who looks for modules that are loaded later.
+    modules: Option<(Arc<Watch>, Arc<writer::Signals>)>,
+    output: Option<(Writer, PathBuf)>,
 }
 
-impl Output {
-    fn open(
+impl Stream {
+    /// A stream into the file at `path`. Takes the modules out of `host`.
+    fn to_file(
         path: &Path,
-        depth: usize,
-        facts: &[(&str, String)],
-        modules: Catalogue,
-    ) -> Result<Output, Error> {
+        options: &Options,
+        host: &mut Host,
+        clock: Kind,
+        started: u64,
+    ) -> Result<Stream, Error> {
         let file_error = |error: std::io::Error| {
             Error::File(path.into(), error.raw_os_error().unwrap_or(libc::EIO))
         };
-        let file = writer::create(path).map_err(file_error)?;
-        let (mut producer, consumer) = ring::ring(ring_size(depth));
-        let mut bytes = vec![0; 64 * 1024];
-        let mut record = Cursor::new(&mut bytes);
-        record.prologue();
-        for (key, value) in facts {
-            record.meta(key.as_bytes(), value.as_bytes());
+        let mut file = writer::create(path).map_err(file_error)?;
+        let (mut producer, consumer) = ring::ring(ring_size(options.depth));
+        match options.format {
+            Format::Version3 => {
+                let mut bytes = vec![0; 64 * 1024];
+                let mut record = Cursor::new(&mut bytes);
+                record.prologue();
+                for (key, value) in facts(options, host, clock) {
+                    record.meta(key.as_bytes(), value.as_bytes());
+                }
+                producer.put(record.written());
+                write_modules(host.modules.all(), &mut producer);
+                producer.publish();
+            }
+            // It may be longer than the ring.
+            Format::Version2 => file.write_all(&beginning(host)).map_err(file_error)?,
         }
-        producer.put(record.written());
-        write_modules(modules.all(), &mut producer);
-        producer.publish();
         let watch = Arc::new(Watch::default());
-        let mut watcher = Watcher::new(watch.clone(), modules);
-        let writer = Writer::start(file, consumer, move || watcher.attend())
-            .map_err(|error| Error::Thread(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        Ok(Output {
-            path: path.into(),
-            writer,
-            producer,
-            watch,
+        let mut symbols_of = host.modules.all().len();
+        let mut watcher = Watcher::new(watch.clone(), std::mem::take(&mut host.modules));
+        let format = options.format;
+        let writer = Writer::start(file, consumer, move || {
+            watcher.attend();
+            let added = &watcher.modules()[symbols_of..];
+            symbols_of += added.len();
+            match format {
+                Format::Version3 => Vec::new(),
+                Format::Version2 => version2::late_symbols(added),
+            }
+        })
+        .map_err(|error| Error::Thread(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        let signals = writer.signals().clone();
+        let recording = match options.format {
+            Format::Version3 => Recording::Version3(Version3::new(
+                Interner::new(options.depth),
+                producer,
+                signals.clone(),
+                started,
+            )),
+            Format::Version2 => {
+                let sink = Sink::Ring {
+                    out: producer,
+                    writer: signals.clone(),
+                };
+                Recording::Version2(version2(options, host, sink, None))
+            }
+        };
+        Ok(Stream {
+            recording: Some(recording),
+            modules: Some((watch, signals)),
+            output: Some((writer, path.into())),
         })
     }
+
+    /// A stream to a writer of the host's, where the mode has one.
+    fn to_host(options: &Options, to: &HostWriter, host: &Host) -> Result<Stream, Error> {
+        let (Some(writer), Mode::Leaf | Mode::Callgraph) = (to.writer, options.mode) else {
+            return Ok(Stream::default());
+        };
+        // SAFETY: the host gives the buffer to the session, with a writer that
+        // may be called in a handler.
+        let mut callback = unsafe { Callback::new(to.buffer, to.len, writer, to.context) };
+        callback.put(&beginning(host));
+        if let Some(errno) = callback.failure() {
+            return Err(Error::Writer(errno));
+        }
+        let stream = version2(options, host, Sink::Callback(callback), to.backtracer);
+        Ok(Stream {
+            recording: Some(Recording::Version2(stream)),
+            ..Stream::default()
+        })
+    }
+}
+
+/// The symbols that a stream of version 2 begins with.
+fn beginning(host: &Host) -> Vec<u8> {
+    let modules = host.modules.all();
+    version2::beginning(&host.layout, &host.prototypes, modules, &host.functions)
+}
+
+fn version2(
+    options: &Options,
+    host: &Host,
+    sink: Sink,
+    backtracer: Option<BacktracerFn>,
+) -> Version2 {
+    let depth = match options.mode {
+        Mode::Callgraph => options.depth,
+        Mode::Default | Mode::Leaf => 1,
+    };
+    Version2::new(sink, &host.layout, &host.prototypes, depth, backtracer)
 }
 
 /// Bytes that a session takes at the most, besides what [`Watcher`] and
@@ -537,9 +715,11 @@ fn facts(options: &Options, host: &Host, clock: Kind) -> Vec<(&'static str, Stri
 }
 
 /// A signal that nobody uses: SIGPROF if it is free, else one that programs have
-/// no business with, else a real-time signal. The interval timer's is fixed.
+/// no business with, else a real-time signal. The interval timer's is fixed, and so
+/// is the one that others send.
 fn free_signal(options: &Options) -> Option<i32> {
-    let fixed = options.clock == ClockChoice::Only(Kind::Interval);
+    let fixed = [Kind::Interval, Kind::Manual].map(ClockChoice::Only);
+    let fixed = fixed.contains(&options.clock);
     let others = [libc::SIGSTKFLT]
         .into_iter()
         .chain(libc::SIGRTMIN() + 1..libc::SIGRTMAX());

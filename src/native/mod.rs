@@ -5,6 +5,7 @@
 
 pub mod modules;
 pub mod sections;
+pub mod symbols;
 pub mod tables;
 pub mod unwind;
 pub mod watch;

@@ -105,6 +105,11 @@ impl Watcher {
         }
     }
 
+    /// All modules that were met so far, by number.
+    pub fn modules(&self) -> &[Module] {
+        self.catalogue.all()
+    }
+
     /// Does what was asked for since the last call, and cleans up.
     pub fn attend(&mut self) {
         let spent = self.watch.spent.swap(ptr::null_mut(), Ordering::AcqRel);

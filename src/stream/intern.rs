@@ -48,6 +48,11 @@ impl FunctionNames {
         FunctionNames { names }
     }
 
+    /// Machine code, number and name of each.
+    pub fn all(&self) -> impl Iterator<Item = (usize, u8, &str)> {
+        (self.names.iter()).map(|((code, ffid), name)| (*code, *ffid, name.as_str()))
+    }
+
     fn get(&self, code: usize, ffid: u8) -> &str {
         (self
             .names

@@ -6,9 +6,11 @@
 //!
 //! The handler is the only one that puts bytes into the ring, whole records at a
 //! time; a thread of ours is the only one that takes them out. Neither waits for
-//! the other.
+//! the other. A host that writes by itself gets its bytes from the handler.
 
+pub mod callback;
 pub mod intern;
 pub mod ring;
 pub mod table;
+pub mod version2;
 pub mod writer;

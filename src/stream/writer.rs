@@ -81,14 +81,15 @@ pub fn create(path: &Path) -> io::Result<File> {
 }
 
 impl Writer {
-    /// Starts the thread; it does `chore`, too, each time that it wakes.
+    /// Starts the thread; it does `chore`, too, each time that it wakes, and
+    /// writes what that gives, between two of the handler's records.
     ///
     /// # Errors
     /// When there can be no more threads.
     pub fn start(
         file: File,
         consumer: Consumer,
-        chore: impl FnMut() + Send + 'static,
+        chore: impl FnMut() -> Vec<u8> + Send + 'static,
     ) -> io::Result<Writer> {
         let signals = Arc::new(Signals {
             bell: Bell::default(),
@@ -157,7 +158,12 @@ impl Drop for Writer {
     }
 }
 
-fn run(file: File, mut consumer: Consumer, signals: &Signals, mut chore: impl FnMut()) -> File {
+fn run(
+    file: File,
+    mut consumer: Consumer,
+    signals: &Signals,
+    mut chore: impl FnMut() -> Vec<u8>,
+) -> File {
     let put = |bytes: &[u8]| {
         if signals.failure().is_none()
             && let Err(errno) = write_all(&file, bytes, signals)
@@ -166,7 +172,8 @@ fn run(file: File, mut consumer: Consumer, signals: &Signals, mut chore: impl Fn
         }
     };
     loop {
-        chore();
+        let more = chore();
+        put(&more);
         // Read before the ring: what was put in before `done` is written.
         let done = signals.done.load(Ordering::Acquire);
         loop {

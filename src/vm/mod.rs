@@ -5,10 +5,13 @@
 //!
 //! The layout of objects (`layout`) comes in two families; what differs between
 //! releases within a family is found by `probe`. `objects` are typed views,
-//! `opcodes` the few that matter, `frames` walks one Lua stack (`known` saves it work), `place` finds its innermost frame at any
-//! instruction. Of JIT-compiled code there are `trace`, `ir` and `snapshot`.
+//! `opcodes` the few that matter, `frames` walks one Lua stack (`known` saves it
+//! work), `place` finds its innermost frame at any instruction. Of JIT-compiled
+//! code there are `trace`, `ir` and `snapshot`. `heap` lists what there is before
+//! a session begins.
 
 pub mod frames;
+pub mod heap;
 pub mod ir;
 pub mod known;
 pub mod layout;
