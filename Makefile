@@ -19,7 +19,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CARGO_TEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test)
 export HOST
 
-.PHONY: help build luajit matrix matrix-ci env demo test rust-test specs specs-matrix specs-ci foreign specs-hosts hosts soak million fuzz bench step step-host step-ci step-hosts lint clean
+.PHONY: help build disabled luajit matrix matrix-ci env demo test rust-test specs specs-matrix specs-ci foreign specs-hosts hosts soak million fuzz bench step step-host step-ci step-hosts lint clean
 
 help: ## lists the targets
 	@echo "usage: make TARGET [HOST=$(HOST)]"
@@ -30,6 +30,10 @@ build: ## builds the recorder (build/lib) and the command (build/bin)
 	@install -D $(TARGET_DIR)/release/libsysprof.so build/lib/sysprof_core.so
 	@install -D $(TARGET_DIR)/release/libsysprof_stepper.so build/lib/sysprof_stepper.so
 	@install -D $(TARGET_DIR)/release/sysprof build/bin/sysprof
+
+disabled: ## builds the recorder with everything in it and nothing working (build/disabled)
+	@cargo build --features disabled --target-dir $(TARGET_DIR)/disabled
+	@install -D $(TARGET_DIR)/disabled/debug/libsysprof.so build/disabled/libsysprof.so
 
 luajit: ## builds the default host, an unpatched LuaJIT, once
 	@scripts/luajit.sh $(HOST) >/dev/null
@@ -50,7 +54,7 @@ demo: build luajit ## profiles luacheck at work, leaves flamegraph.svg
 
 test: build luajit rust-test step-host specs ## runs every test
 
-rust-test: build luajit
+rust-test: build disabled luajit
 	cargo $(CARGO_TEST) --workspace
 
 specs: build luajit ## runs the Lua specs in HOST
