@@ -258,7 +258,15 @@ fn check_stacks(host: &Host, case: &str) {
         (names.iter().position(|known| known == name))
             .unwrap_or_else(|| panic!("{case}: no {name} in {names:?}"))
     };
-    let order = ["sample_here", "line 1", "line 2", "lua_pcall", "run", "main"].map(of);
+    let order = [
+        "sample_here",
+        "line 1",
+        "line 2",
+        "lua_pcall",
+        "run",
+        "main",
+    ]
+    .map(of);
     assert!(order.is_sorted(), "{case}: {names:?}");
     assert!(of("sample_here") > 0, "raise is inside it: {names:?}");
 }
