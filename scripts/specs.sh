@@ -18,6 +18,7 @@ cd "$root"
     read -r lua_cpath
 } < <(scripts/busted.sh)
 [ -n "${lua_path-}" ] || exit 1
+native=$(HOST=${HOST:-$1} scripts/native.sh)
 
 counts=$(mktemp)
 trap 'rm -f "$counts"' EXIT
@@ -27,7 +28,7 @@ for host in "$@"; do
     (
         eval "$(HOST=$host scripts/env.sh)"
         export PATH="$root/build/luajit/$host/bin:$PATH"
-        export LUA_PATH="$root/?.lua;$lua_path;$LUA_PATH" LUA_CPATH="$lua_cpath$LUA_CPATH"
+        export LUA_PATH="$root/?.lua;$lua_path;$LUA_PATH" LUA_CPATH="$native/?.so;$lua_cpath$LUA_CPATH"
         export SPEC_COUNTS=$counts SPEC_HOST=$host
         luajit spec/support/busted.lua --output=spec.support.counted --pattern=_spec "${SPECS:-spec}"
     ) || failed=1

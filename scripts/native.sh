@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Builds the module of tests/native once and prints the folder that it is in:
+# C, C++ and Rust in one library, with frame pointers left out so that nothing
+# but unwind tables leads through it, and a copy without symbols.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+source=$root/tests/native
+out=$root/build/native
+headers=$("$root/scripts/luajit.sh" "${HOST:?is set by the Makefile}")/include
+
+mkdir -p "$out"
+exec 9>"$out/.lock"
+flock 9
+stamp=$(cat "$0" "$source"/* | cksum)
+if [ "$(cat "$out/.stamp" 2>/dev/null || true)" != "$stamp" ]; then
+    cd "$out"
+    flags=(-O2 -g -fPIC -fomit-frame-pointer -fexceptions -fno-optimize-sibling-calls
+        -fvisibility=hidden -finstrument-functions -Wall -Wextra -Werror -I "$headers")
+    gcc -std=gnu11 "${flags[@]}" -c "$source/native.c" -o native.o
+    g++ -std=c++17 "${flags[@]}" -c "$source/cpp.cpp" -o cpp.o
+    rustc --edition 2024 -O -g -C relocation-model=pic "$source/rust.rs" -o librust.a
+    g++ -shared native.o cpp.o librust.a -o native.so -lpthread -ldl
+    echo "$stamp" >.stamp
+fi
+echo "$out"
