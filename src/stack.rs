@@ -17,7 +17,7 @@ use crate::vm::frames::{self, Broken, End, Frame};
 use crate::vm::known::Known;
 use crate::vm::layout::{Layout, StateNumbering};
 use crate::vm::objects::{CFrame, Identity, Kind, Proto, Thread};
-use crate::vm::place::{self, Place, Top};
+use crate::vm::place::{self, Entry as VmEntry, Place, Top};
 use crate::vm::trace::{Trace, Traces};
 use ljp::{Mark, Reason, VmState};
 use std::sync::Arc;
@@ -343,12 +343,7 @@ impl Walker {
 
 impl<'w> Walk<'w> {
     fn run(&mut self, doing: Doing, registers: &Registers) -> Result<(), Stop> {
-        let mut at = NativeFrame {
-            ip: registers.rip,
-            sp: registers.rsp,
-            bp: registers.rbp,
-            innermost: true,
-        };
+        let mut at = NativeFrame::interrupted(registers);
         self.in_trace = self.jit_base().is_some_and(|base| base != 0);
         let interpreter = self.layout.interpreter.clone();
         if interpreter.contains(&at.ip) {
@@ -369,7 +364,7 @@ impl<'w> Walk<'w> {
             at = self.below(cframe)?;
         }
         // Compiled code says that it runs a few instructions after it has begun.
-        if at.innermost
+        if at.is_interrupted()
             && !matches!(doing, Doing::Trace(_))
             && self.may_be_trace()
             && self.unwinder.module_of(at.ip).is_none()
@@ -379,7 +374,7 @@ impl<'w> Walk<'w> {
         loop {
             at = self.native(at)?;
             let cframe = if interpreter.contains(&at.ip) {
-                self.vm_frame(doing, at, registers)?
+                self.vm_frame(doing, at)?
             } else {
                 self.trace(doing, at)?
             };
@@ -400,36 +395,55 @@ impl<'w> Walk<'w> {
                 address: at.lookup_address(),
             })?;
             self.native_frames += 1;
-            match self.unwinder.step(at) {
-                Step::To(caller) => {
-                    if at.innermost {
-                        self.first_caller = caller.ip;
-                    }
-                    at = caller;
+            let caller = match self.unwinder.step(at) {
+                Step::To(caller) => caller,
+                Step::Between => return Err(Stop::Moving),
+                Step::UnknownCode if place::is_callback(self.layout, at.ip) => {
+                    return Err(Stop::Moving);
                 }
-                Step::Root => return Err(Stop::Enough),
-                Step::Lost => {
-                    *self.unknown_code |= self.unwinder.module_of(at.ip).is_none();
-                    self.push_native(RawFrame::Mark(Mark::NativeEnd))?;
-                    return self.resume_at_cframe();
-                }
+                end => return self.native_end(at, end),
+            };
+            if self.native_frames == 1 {
+                self.first_caller = caller.ip;
             }
+            at = caller;
         }
     }
 
-    /// Where the native stack is lost, the VM's own chain of C frames tells where
-    /// the next stretch of the same thread is.
-    fn resume_at_cframe(&mut self) -> Result<NativeFrame, Stop> {
-        let next = match self.last_cframe {
+    /// No caller of `at` is known. If Lua is below, it is where the VM's own
+    /// chain of C frames says.
+    fn native_end(&mut self, at: NativeFrame, step: Step) -> Result<NativeFrame, Stop> {
+        let outer = match self.last_cframe {
             Some(inner) => inner.previous(self.layout).map(CFrame),
-            None => self.running_cframe(),
+            // The running thread of Lua may have been left for another stack.
+            None if step == Step::Root => None,
+            None => (self.running_cframe()).filter(|cframe| same_stack(at.sp, cframe.0)),
         };
-        let cframe = next.filter(|cframe| cframe.0 != 0).ok_or(Stop::Enough)?;
-        Ok(NativeFrame {
-            ip: self.layout.interpreter.start,
-            sp: cframe.0,
-            bp: 0,
-            innermost: false,
+        let outer = outer.filter(|cframe| cframe.0 != 0);
+        let mark = match step {
+            Step::To(_) | Step::Between => return Err(Stop::Moving),
+            Step::Root if outer.is_none() => return Err(Stop::Enough),
+            Step::Root => Mark::OwnStack,
+            Step::NoTable => Mark::NoTable,
+            Step::Broken => Mark::Broken,
+            Step::UnknownCode => {
+                *self.unknown_code = true;
+                Mark::UnknownCode
+            }
+        };
+        self.push_native(RawFrame::Mark(mark))?;
+        let cframe = outer.ok_or(Stop::Enough)?;
+        let vm = self.layout.interpreter.start;
+        Ok(NativeFrame::caller_of_other(vm, cframe.0, 0))
+    }
+
+    /// Whether native code above is at unwinding an error.
+    fn unwinds(&self) -> bool {
+        /// LuaJIT's part in it, and that of the C++ runtime.
+        const MOST: usize = 6;
+        (self.frames.as_slice().iter().take(MOST)).any(|frame| match frame {
+            RawFrame::Native { address } => self.unwinder.is_exceptions(*address),
+            _ => false,
         })
     }
 
@@ -454,12 +468,7 @@ impl<'w> Walk<'w> {
     }
 
     /// The native frames above have led to a return address in the VM's code.
-    fn vm_frame(
-        &mut self,
-        doing: Doing,
-        at: NativeFrame,
-        registers: &Registers,
-    ) -> Result<CFrame, Stop> {
+    fn vm_frame(&mut self, doing: Doing, at: NativeFrame) -> Result<CFrame, Stop> {
         let first = self.top.is_none() && self.carried.is_none();
         let mut cframe = CFrame(at.sp);
         // An error is about to go on in the VM: the unwinder has changed where
@@ -498,17 +507,29 @@ impl<'w> Walk<'w> {
             Some((carried, base)) if carried == thread => {
                 place::below_boundary(self.layout, cframe, thread, base)
             }
-            _ if first => {
-                let (unwinder, vm) = (&mut *self.unwinder, &self.layout.interpreter);
-                let rbx = || unwinder.rbx_at(registers, |ip| vm.contains(&ip));
-                place::called_from(self.layout, cframe, at.ip, at.bp, rbx)
-            }
+            _ if first => place::called_from(self.layout, cframe, at.ip, at.bp, || at.rbx()),
             _ => (thread.base(self.layout))
                 .and_then(|base| place::below_boundary(self.layout, cframe, thread, base)),
         };
         let top = top.ok_or(Stop::Failed(Reason::Unreadable))?;
-        let owns = place::owns_frames(self.layout, cframe, top.stack, top.base)
-            .ok_or(Stop::Failed(Reason::Unreadable))?;
+        // Where the native stack was lost, so was rbx.
+        let entry = if !first || at.callees == u32::MAX {
+            VmEntry::Made
+        } else if self.is_newest(cframe) && !(self.unwinds() && place::is_left(self.layout, top)) {
+            place::entry(self.layout, top, at.ip, at.rbx().unwrap_or(0))
+        } else {
+            // An error is unwinding the stack: its frames are gone already.
+            VmEntry::Pending
+        };
+        if entry == VmEntry::Callback
+            && doing == (Doing::Running { in_c: false })
+            && place::is_stale(self.layout, top)
+        {
+            return Err(Stop::Moving);
+        }
+        let owns = entry != VmEntry::Pending
+            && place::owns_frames(self.layout, cframe, top.stack, top.base)
+                .ok_or(Stop::Failed(Reason::Unreadable))?;
         if owns {
             return self.stretch(top, doing);
         }
@@ -672,13 +693,12 @@ impl<'w> Walk<'w> {
         if matches!(self.extent, Extent::State | Extent::Leaf) && self.top.is_some() {
             return Err(Stop::Enough);
         }
-        let unreadable = Stop::Failed(Reason::Unreadable);
-        Ok(NativeFrame {
-            ip: cframe.return_address(self.layout).ok_or(unreadable)?,
-            sp: cframe.end(self.layout),
-            bp: (cframe.saved_rbp(self.layout)).ok_or(Stop::Failed(Reason::Unreadable))?,
-            innermost: false,
-        })
+        let unreadable = || Stop::Failed(Reason::Unreadable);
+        Ok(NativeFrame::caller_of_other(
+            cframe.return_address(self.layout).ok_or_else(unreadable)?,
+            cframe.end(self.layout),
+            cframe.saved_rbp(self.layout).ok_or_else(unreadable)?,
+        ))
     }
 
     fn push_native(&mut self, frame: RawFrame) -> Result<(), Stop> {
@@ -700,6 +720,18 @@ struct Running<'t> {
     trace: Option<Trace>,
     /// Its table, and the address to look up there.
     lines: Option<(&'t Lines, usize)>,
+}
+
+/// Whether `inner` and `outer` are places on one native stack, as far as the
+/// memory tells: it is there all the way.
+fn same_stack(inner: usize, outer: usize) -> bool {
+    const PAGE: usize = 4096;
+    const MOST: usize = 512 * PAGE;
+    inner < outer
+        && outer - inner <= MOST
+        && (inner..outer)
+            .step_by(PAGE)
+            .all(|address| memory::read::<u8>(address).is_some())
 }
 
 /// How the innermost frame of a stretch is run.

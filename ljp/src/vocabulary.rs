@@ -129,10 +129,17 @@ vocabulary! {
     Mark {
         /// Older frames were left out because the stack was deeper than asked for.
         Cut = 0 => "[older frames left out]",
-        /// The native stack could not be followed further.
-        NativeEnd = 1 => "[native stack ends]",
+        /// No unwind table leads on from the code above.
+        NoTable = 1 => "[native stack ends: no unwind table]",
         /// The VM's own code.
         Vm = 2 => "[vm]",
+        /// The code above is that of no module known at the time.
+        UnknownCode = 3 => "[native stack ends: unknown module]",
+        /// The stack below could not be read, or does not hold together.
+        Broken = 4 => "[native stack ends: unreadable]",
+        /// The function above is the first one of a stack that is not its
+        /// caller's.
+        OwnStack = 5 => "[native stack of its own]",
     }
 }
 

@@ -3,7 +3,9 @@
 //! Knows: ELF modules and unwind tables. Must not know: LuaJIT. Code that no
 //! table describes (JIT-compiled code among it) ends a native stretch.
 
+pub mod frame_pointer;
 pub mod modules;
+pub mod rules;
 pub mod sections;
 pub mod symbols;
 pub mod tables;

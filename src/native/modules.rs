@@ -161,6 +161,11 @@ unsafe extern "C" fn visit(
 }
 
 impl Module {
+    /// The last part of its path.
+    pub fn file_name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+
     fn read(
         name: Option<&CStr>,
         bias: usize,

@@ -4,15 +4,12 @@
 //! walking it is `unwind`'s job.
 
 use super::modules::Module;
-use super::sections::UnwindSections;
 use gimli::{
-    CfaRule, CieOrFde, EhFrame, EhFrameHdr, NativeEndian, Register, RegisterRule, UnwindContext,
-    UnwindContextStorage, UnwindSection,
+    CfaRule, CieOrFde, EhFrame, EhFrameHdr, NativeEndian, Register, UnwindContext, UnwindSection,
 };
 use std::ops::Range;
 
-/// Register numbers in x86-64 unwind tables.
-const RBX: Register = Register(3);
+/// The stack pointer's number in x86-64 unwind tables.
 const RSP: Register = Register(7);
 
 /// The code around an address, as the tables of its module have it.
@@ -77,41 +74,4 @@ pub fn describe(module: &Module, address: usize) -> Option<Described> {
         range: gap,
         frame_size: None,
     })
-}
-
-/// Where a function keeps its caller's rbx.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// In rbx.
-    Same,
-    /// At this distance from the end of its frame.
-    At(isize),
-}
-
-/// Where the code at `address` keeps its caller's rbx. Allocates nothing.
-pub fn rbx_rule<S: UnwindContextStorage<usize>>(
-    sections: &UnwindSections,
-    address: usize,
-    context: &mut UnwindContext<usize, S>,
-) -> Option<Kept> {
-    let bases = sections.bases();
-    let frames = sections.frames();
-    let header = EhFrameHdr::new(&sections.header, NativeEndian)
-        .parse(&bases, 8)
-        .ok()?;
-    let row = header
-        .table()?
-        .unwind_info_for_address(
-            &frames,
-            &bases,
-            context,
-            address as u64,
-            EhFrame::cie_from_offset,
-        )
-        .ok()?;
-    match row.register(RBX) {
-        None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(Kept::Same),
-        Some(RegisterRule::Offset(offset)) => isize::try_from(offset).ok().map(Kept::At),
-        _ => None,
-    }
 }

@@ -196,6 +196,12 @@ fn boundary(layout: &Layout, stack: Stack, base: usize, delta: usize) -> Result<
     }
 }
 
+/// Whether the frame at `base`, linked so, is that of an FFI callback.
+pub fn is_callback(layout: &Layout, base: usize, link: Link) -> bool {
+    matches!(link, Link::Continuation(_))
+        && continuation(layout, base).is_some_and(|(kind, _)| kind == CONT_FFI_CALLBACK)
+}
+
 /// The continuation of the frame at `base` and the bytecode it goes on at.
 fn continuation(layout: &Layout, base: usize) -> Option<(u64, usize)> {
     match layout.family {

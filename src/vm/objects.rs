@@ -40,6 +40,11 @@ impl Thread {
         read::<u64>(self.0 + layout.at.state_base).map(|base| base as usize)
     }
 
+    /// The first free slot above it.
+    pub fn top(self, layout: &Layout) -> Option<usize> {
+        read::<u64>(self.0 + layout.at.state_base + SLOT).map(|top| top as usize)
+    }
+
     /// Its newest C frame, without the flags in its low bits; 0 if none.
     pub fn cframe(self, layout: &Layout) -> Option<usize> {
         read::<u64>(self.0 + layout.at.state_cframe).map(|frame| frame as usize & !3)

@@ -13,9 +13,9 @@
 //! Where they do not, or where another register tells as good a story, the
 //! answer is [`Place::Moving`]: the program is to go on by an instruction.
 
-use super::frames::{Link, lua_caller};
+use super::frames::{self, Link, lua_caller};
 use super::layout::Layout;
-use super::objects::{CFrame, Callee, Function, Kind, Stack, Thread};
+use super::objects::{CFrame, Callee, Function, Kind, SLOT, Stack, Thread};
 use crate::memory::read;
 use crate::registers::Registers;
 
@@ -201,6 +201,9 @@ pub fn called_from(
         base,
         pc,
     };
+    if rbx().is_some_and(|rbx| is_ctype_state(layout, rbx)) {
+        return Some(top(base, or_start(layout, stack, base, saved)));
+    }
     let current = |base: usize, pc: usize| within(layout, stack, base, pc) != 0;
     if rbp != thread.address() && stack.holds(layout, rbp) {
         match function_at(layout, stack, rbp).map(|kept| (kept, kept.kind(layout))) {
@@ -264,6 +267,87 @@ fn closes_upvalues(layout: &Layout, ip: usize) -> bool {
     start.copied() == layout.handler_of(ip)
 }
 
+/// How far the VM's C frame of `top` has got that has called native code, which
+/// returns to `ip`; `rbx` is that of the VM at the call.
+pub fn entry(layout: &Layout, top: Top, ip: usize, rbx: usize) -> Entry {
+    if is_ctype_state(layout, rbx) {
+        let made = Link::of(layout, top.base)
+            .is_some_and(|link| frames::is_callback(layout, top.base, link));
+        return match made {
+            true => Entry::Callback,
+            false => Entry::Pending,
+        };
+    }
+    let function = function_at(layout, top.stack, top.base);
+    let is_c = |function: &Function| function.kind(layout) == Some(Kind::C);
+    match function.filter(is_c) {
+        // `lua_cpcall` has a C function called that makes the frame.
+        Some(function)
+            if top.cframe.results(layout) == Some(1)
+                && runs_in(layout, function, ip) == Some(false) =>
+        {
+            Entry::Pending
+        }
+        _ => Entry::Made,
+    }
+}
+
+/// While an error is unwinding the stack: whether a frame that was entered from C
+/// by the function of `top` is still there above it. The error leaves that frame:
+/// it has put the base back, and is about to put the C frame back.
+pub fn is_left(layout: &Layout, top: Top) -> bool {
+    /// More slots than a C function's own values take, mostly.
+    const MOST: usize = 64;
+    let Some(end) = top.thread.top(layout) else {
+        return false;
+    };
+    let first = top.base + layout.at.frame_slots * SLOT;
+    (first..=end).step_by(SLOT).take(MOST).any(|base| {
+        let entered = match Link::of(layout, base) {
+            Some(Link::C(delta) | Link::ProtectedC(delta)) => base - top.base == delta,
+            _ => false,
+        };
+        entered && matches!(Callee::of(layout, base), Some(Callee::Function(_)))
+    })
+}
+
+/// What of an entry into the VM there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A C frame, and frames on the Lua stack that belong to it.
+    Made,
+    /// Only the C frame: what lies on the Lua stack belongs to the one before.
+    Pending,
+    /// An FFI callback's, which is being entered or left.
+    Callback,
+}
+
+/// Whether `address` is that of the FFI's `CTState`, which the VM keeps in rbx
+/// while it enters or leaves a callback (`lj_ctype.h`: a table, two numbers, the
+/// thread, and then `global_State`).
+fn is_ctype_state(layout: &Layout, address: usize) -> bool {
+    const GLOBAL: usize = 24;
+    address.is_multiple_of(SLOT) && read::<u64>(address + GLOBAL) == Some(layout.global as u64)
+}
+
+/// Whether the position of the function of `top`, which is being left, is one
+/// that it was called or made a call at, and not where it returned.
+pub fn is_stale(layout: &Layout, top: Top) -> bool {
+    let saved = top.cframe.pc(layout);
+    function_at(layout, top.stack, top.base).is_some_and(|function| match function.kind(layout) {
+        Some(Kind::Lua(proto)) => saved.and_then(|pc| proto.holds(layout, pc)) == Some(true),
+        _ => false,
+    })
+}
+
+/// Whether `ip` lies in the code by which C enters an FFI callback: a page that
+/// begins with the address in the VM that it jumps to (`lj_ccallback.c`).
+pub fn is_callback(layout: &Layout, ip: usize) -> bool {
+    const PAGE: usize = 4096;
+    read::<u64>(ip & !(PAGE - 1))
+        .is_some_and(|entry| layout.interpreter.contains(&(entry as usize)))
+}
+
 /// Whether `ip` lies in the machine code of a built-in, or of the bytecode by
 /// which C functions are called.
 fn runs_in(layout: &Layout, function: Function, ip: usize) -> Option<bool> {
@@ -296,11 +380,14 @@ fn within(layout: &Layout, stack: Stack, base: usize, pc: usize) -> usize {
 }
 
 /// `pc` if it lies in the Lua function at `base`, else the start of that
-/// function: one that has a frame and no position is about to be called.
+/// function: one that has a frame and no position is about to be called. A
+/// position behind the function's end stands for its last line: the VM has lost
+/// the position where an FFI callback returned (`lj_ccallback_leave`).
 fn or_start(layout: &Layout, stack: Stack, base: usize, pc: usize) -> usize {
     function_at(layout, stack, base)
         .and_then(|function| match function.kind(layout)? {
             Kind::Lua(proto) if proto.holds(layout, pc)? => Some(pc),
+            Kind::Lua(proto) if proto.holds(layout, pc.checked_sub(4)?)? => Some(pc - 4),
             Kind::Lua(proto) => Some(proto.bytecode(layout) + 4),
             _ => None,
         })
