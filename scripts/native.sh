@@ -14,12 +14,12 @@ flock 9
 stamp=$(cat "$0" "$source"/* | cksum)
 if [ "$(cat "$out/.stamp" 2>/dev/null || true)" != "$stamp" ]; then
     cd "$out"
-    flags=(-O2 -g -fPIC -fomit-frame-pointer -fexceptions -fno-optimize-sibling-calls
+    flags=(-O2 -g -fPIC -fomit-frame-pointer -fno-reorder-blocks-and-partition -fexceptions -fno-optimize-sibling-calls
         -fvisibility=hidden -finstrument-functions -Wall -Wextra -Werror -I "$headers")
     gcc -std=gnu11 "${flags[@]}" -c "$source/native.c" -o native.o
     g++ -std=c++17 "${flags[@]}" -c "$source/cpp.cpp" -o cpp.o
     rustc --edition 2024 -O -g -C relocation-model=pic "$source/rust.rs" -o librust.a
-    g++ -shared native.o cpp.o librust.a -o native.so -lpthread -ldl
+    g++ -shared -Wl,--gc-sections,--exclude-libs,ALL native.o cpp.o librust.a -o native.so
     echo "$stamp" >.stamp
 fi
 echo "$out"

@@ -17,11 +17,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 : >"$work/counts"
 passed=0 failed=0
+native=$(HOST=${HOST:-$1} scripts/native.sh)
 
 # One run; its counts, `name number` a line, and what was wrong go to files.
 step() {
     local host=$1 program=$2 jit=$3
     eval "$(HOST=$host scripts/env.sh)"
+    export LUA_CPATH="$native/?.so;$LUA_CPATH"
     # $jit is a word or nothing.
     # shellcheck disable=SC2086
     "build/luajit/$host/bin/luajit" tests/step/run.lua "$program" $jit >"$work/out" 2>"$work/err" </dev/null
@@ -33,7 +35,7 @@ for host in "$@"; do
             status=0
             (step "$host" "$program" "$jit") || status=$?
             grep -E '^[a-z_]+	[0-9]+$' "$work/out" >"$work/run" || true
-            bad=$(awk '$1 == "wrong" || $1 == "without_stack" || $1 == "unfinished" || $1 == "unjoined" { n += $2 } END { print n + 0 }' "$work/run")
+            bad=$(awk '$1 == "wrong" || $1 == "without_stack" || $1 == "unfinished" || $1 == "unjoined" || $1 == "wrong_native" { n += $2 } END { print n + 0 }' "$work/run")
             # A run without counts has proved nothing.
             stepped=$(awk '$1 == "instructions" { print $2 }' "$work/run")
             cat "$work/run" >>"$work/counts"
@@ -52,5 +54,5 @@ done
 echo "step: $passed passed, $failed failed"
 awk '{ n[$1] += $2 } END {
     printf "instructions %d, wrong %d, without stack %d, faults %d\n",
-        n["instructions"], n["wrong"], n["without_stack"], n["faults"] }' "$work/counts"
+        n["instructions"], n["wrong"] + n["wrong_native"], n["without_stack"], n["faults"] }' "$work/counts"
 [ "$failed" = 0 ]

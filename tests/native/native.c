@@ -12,7 +12,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define HOOK __attribute__((no_instrument_function))
+#define HOOK __attribute__((no_instrument_function, noinline))
 
 struct shadow native_shadow;
 int native_signal, native_process, native_thread;
@@ -22,6 +22,7 @@ HOOK void __cyg_profile_func_enter(void *function, void *caller)
   struct shadow_call *call = &native_shadow.calls[native_shadow.count];
   call->function = function;
   call->caller = caller;
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
   native_shadow.count++;
 }
 
@@ -227,7 +228,7 @@ HOOK static int arm(lua_State *L)
   return 0;
 }
 
-HOOK FUNCTION int luaopen_native(lua_State *L)
+HOOK __attribute__((visibility("default"))) int luaopen_native(lua_State *L)
 {
   static const luaL_Reg functions[] = {
     { "arm", arm },         { "leaf", l_leaf },       { "deep", l_deep },

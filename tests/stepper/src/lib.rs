@@ -3,9 +3,11 @@
 //! `check(f)` runs `f` twice. First under LuaJIT's own hooks, which say the
 //! stack at each call and each bytecode (`truth`). Then one instruction at a
 //! time under the trap flag, with the recorder's walker looking at each
-//! (`step`); what it sees must be that very sequence (`follow`).
+//! (`step`); what it sees must be that very sequence (`follow`), and the native
+//! part of it what the module of tests/native says of itself (`native`).
 
 mod follow;
+mod native;
 mod pause;
 mod step;
 mod truth;

@@ -3,6 +3,7 @@
 //! Knows: the trap flag. Must not know: what a right stack is (`follow`).
 
 use crate::follow::{Claim, Follower};
+use crate::native::Native;
 use crate::truth::{self, Call, Clock, Truth};
 use ljp::{Reason, VmState};
 use mlua::ffi;
@@ -34,13 +35,15 @@ pub struct Outcome {
     unfinished: u64,
     /// Stacks in which the native part is not where it belongs.
     unjoined: u64,
+    /// Stacks whose native part is not the one that the module has.
+    wrong_native: u64,
     /// What was wrong, in words.
     pub wrong: Vec<String>,
 }
 
 impl Outcome {
     /// The counts by name.
-    pub fn counts(&self) -> [(&'static CStr, u64); 10] {
+    pub fn counts(&self) -> [(&'static CStr, u64); 11] {
         [
             (c"instructions", self.instructions),
             (c"moving", self.moving),
@@ -52,6 +55,7 @@ impl Outcome {
             (c"faults", self.faults),
             (c"unfinished", self.unfinished),
             (c"unjoined", self.unjoined),
+            (c"wrong_native", self.wrong_native),
         ]
     }
 }
@@ -60,6 +64,7 @@ impl Outcome {
 struct Stepping<'t> {
     walker: Walker,
     follower: Follower<'t>,
+    native: Option<Native>,
     /// Whether code may be compiled, so that the truth is followed loosely.
     compiled: bool,
     clock: Option<Clock>,
@@ -70,6 +75,8 @@ struct Stepping<'t> {
     outcome: Outcome,
     /// The first wrong stacks.
     wrong: Vec<Wrong>,
+    /// The first stacks whose native part was wrong, and where.
+    wrong_native: Vec<(usize, Vec<RawFrame>)>,
     /// Where there was no stack, why, and how often.
     places: Vec<(usize, Reason, u64)>,
 }
@@ -102,8 +109,11 @@ pub unsafe fn run(
     compiled: bool,
     clock: Option<Clock>,
 ) -> Outcome {
+    // SAFETY: the caller's promise.
+    let native = unsafe { Native::of(state, walker.layout().interpreter.clone()) };
     let mut stepping = Stepping {
         walker,
+        native,
         follower: Follower::new(truth),
         compiled,
         clock,
@@ -112,6 +122,9 @@ pub unsafe fn run(
         last: Vec::with_capacity(DEPTH),
         outcome: Outcome::default(),
         wrong: Vec::with_capacity(DESCRIBED),
+        wrong_native: (0..DESCRIBED)
+            .map(|_| (0, Vec::with_capacity(DEPTH)))
+            .collect(),
         places: Vec::with_capacity(DESCRIBED),
     };
     // Each wrong stack gets a buffer beforehand.
@@ -133,9 +146,21 @@ pub unsafe fn run(
         }
         CURRENT = (&raw mut stepping).cast();
         ffi::lua_pushvalue(state, -1);
-        std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
+        std::arch::asm!(
+            "pushfq",
+            ".cfi_adjust_cfa_offset 8",
+            "or qword ptr [rsp], 0x100",
+            "popfq",
+            ".cfi_adjust_cfa_offset -8",
+        );
         ffi::lua_pcall(state, 0, 0, 0);
-        std::arch::asm!("pushfq", "and qword ptr [rsp], ~0x100", "popfq");
+        std::arch::asm!(
+            "pushfq",
+            ".cfi_adjust_cfa_offset 8",
+            "and qword ptr [rsp], ~0x100",
+            "popfq",
+            ".cfi_adjust_cfa_offset -8",
+        );
         CURRENT = std::ptr::null_mut();
     }
     drop((trap, faults));
@@ -162,6 +187,14 @@ pub unsafe fn run(
             describe(wrong.at + 1).unwrap_or_default(),
         ));
     }
+    for (rip, frames) in stepping.wrong_native.iter().filter(|wrong| wrong.0 != 0) {
+        let frames: Vec<String> = frames.iter().map(describe).collect();
+        outcome.wrong.push(format!(
+            "at {}, not the module's own:\n  {}",
+            symbol(*rip),
+            frames.join("\n  ")
+        ));
+    }
     for (rip, reason, count) in &stepping.places {
         let (reason, place) = (reason.name(), symbol(*rip));
         outcome
@@ -174,7 +207,15 @@ pub unsafe fn run(
 /// Stops stepping, if anything is stepped.
 pub fn pause() {
     // SAFETY: the flag alone is changed.
-    unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], ~0x100", "popfq") };
+    unsafe {
+        std::arch::asm!(
+            "pushfq",
+            ".cfi_adjust_cfa_offset 8",
+            "and qword ptr [rsp], ~0x100",
+            "popfq",
+            ".cfi_adjust_cfa_offset -8",
+        );
+    }
 }
 
 /// Goes on with what [`pause`] has stopped.
@@ -225,6 +266,17 @@ impl Stepping<'_> {
         }
         if !joined(frames) {
             self.outcome.unjoined += 1;
+        }
+        if let Some(native) = &mut self.native
+            && !native.agrees(frames)
+        {
+            let index = self.outcome.wrong_native as usize;
+            self.outcome.wrong_native += 1;
+            if let Some((rip, wrong)) = self.wrong_native.get_mut(index) {
+                *rip = registers.rip;
+                wrong.clear();
+                wrong.extend_from_slice(frames);
+            }
         }
         let lua_frames = || {
             (frames.iter())
@@ -348,6 +400,15 @@ pub fn code_of(function: usize) -> (usize, u8) {
         memory::read::<u64>(function + at.func_c).unwrap_or(0) as usize,
         memory::read::<u8>(function + at.func_ffid).unwrap_or(0),
     )
+}
+
+/// A frame in words.
+fn describe(frame: &RawFrame) -> String {
+    match *frame {
+        RawFrame::Native { address } => symbol(address),
+        RawFrame::Function { code, ffid } => format!("[C {ffid}] {}", symbol(code)),
+        ref frame => format!("{frame:?}"),
+    }
 }
 
 /// An address as gdb would take it: module and offset, or the nearest symbol.
