@@ -20,7 +20,7 @@ local OFFSET = 4
 
 -- What the C library is made of differs: `*` stands for frames of its own.
 local function pattern(stack)
-  return "^" .. stack:gsub("[^%w%s]", "%%%0"):gsub("%%%*", "[%%w_;]+") .. "$"
+  return "^" .. stack:gsub("[^%w%s]", "%%%0"):gsub("%%%*", "[%%w_;%%.%%[%%]]+") .. "$"
 end
 
 -- Each case: its name, the program, and the stacks of its samples, outermost
@@ -115,6 +115,31 @@ local function inner() native.leaf() end
 native.rust(inner)
 ]], "main;native.rust;native_rust_twice;rust::each;rust::native_rust_twice::{{closure}};native_back;@1;native.leaf",
     counts = { 2 } },
+  { "a signal handler on a stack of its own", [[
+native.on_signal_stack()
+]], "main;native.on_signal_stack;*;native_handler;native_deep;native_deep;native_leaf" },
+  { "code without unwind tables that has a frame pointer", [[
+local function inner() native.leaf() end
+native.framed(inner)
+]], "main;native.framed;native_framed;native_back;@1;native.leaf" },
+}
+
+-- Stacks whose native part ends somewhere: they say so, and go on where Lua does.
+local ends = {
+  { "code without unwind tables", [[
+local function inner() native.leaf() end
+native.bare(inner)
+]], "main;native.bare;[native stack ends: no unwind table];native_bare;native_back;@1;native.leaf" },
+  { "a fiber", [[
+local function inner() native.leaf() end
+native.fiber(inner)
+]], "main;native.fiber;[native stack of its own];*;native_fiber;native_back;@1;native.leaf" },
+  { "a signal handler on a stack of its own, in a fiber, in a coroutine", [[
+local function inner() native.on_signal_stack() end
+local function body() native.fiber(inner) end
+coroutine.wrap(body)()
+]], "main;coroutine.wrap_aux;@2;native.fiber;[native stack of its own];*;native_fiber;native_back;@1;" ..
+    "native.on_signal_stack;*;native_handler;native_deep;native_deep;native_leaf" },
 }
 
 -- The stack that a line of `sysprof collapse` must be.
@@ -147,22 +172,33 @@ describe("native code and Lua in one stack:", function()
     return lines
   end
 
+  -- Records a case and compares its stacks.
+  local function check(case)
+    record(case[2])
+    local found = stacks ""
+    local wanted = {}
+    for i = 3, #case do
+      wanted[i - 2] = expected(case[i]) .. " " .. (case.counts or { 1, 1 })[i - 2]
+    end
+    table.sort(wanted)
+    assert.equal(#wanted, #found, table.concat(found, "\n"))
+    for i, stack in ipairs(wanted) do assert.matches(pattern(stack), found[i]) end
+    -- With the insides of LuaJIT shown all of them begin where the program does.
+    for _, stack in ipairs(stacks "--native") do
+      assert.matches("^_start;.*;main;.*;pmain;.*;main chunk %(case%.lua%)", stack)
+    end
+  end
+
   for _, case in ipairs(cases) do
     it(case[1], function()
-      record(case[2])
-      local found = stacks ""
-      local wanted = {}
-      for i = 3, #case do
-        wanted[i - 2] = expected(case[i]) .. " " .. (case.counts or { 1, 1 })[i - 2]
-      end
-      table.sort(wanted)
-      assert.equal(#wanted, #found, table.concat(found, "\n"))
-      for i, stack in ipairs(wanted) do assert.matches(pattern(stack), found[i]) end
-      -- With the insides of LuaJIT shown all of them begin where the program does.
+      check(case)
       for _, stack in ipairs(stacks "--native") do
-        assert.matches("^_start;.*;main;.*;pmain;.*;main chunk %(case%.lua%)", stack)
-        assert.is_nil(stack:find("stack ends", 1, true), stack)
+        assert.is_nil(stack:find("[native stack", 1, true), stack)
       end
     end)
+  end
+
+  for _, case in ipairs(ends) do
+    it(case[1], function() check(case) end)
   end
 end)

@@ -18,8 +18,9 @@ use std::ops::Range;
 /// The longest way from a function's beginning that is looked at.
 const MOST_BYTES: usize = 16 * 1024;
 
-/// `push rbp; mov rbp, rsp`, in both encodings of the second.
-const PROLOGUES: [[u8; 4]; 2] = [[0x55, 0x48, 0x89, 0xe5], [0x55, 0x48, 0x8b, 0xec]];
+const PUSH_RBP: u8 = 0x55;
+/// `mov rbp, rsp`, in both encodings.
+const MOV_RBP_RSP: [[u8; 3]; 2] = [[0x48, 0x89, 0xe5], [0x48, 0x8b, 0xec]];
 /// `endbr64`, which may come before.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const RET: u8 = 0xc3;
@@ -80,13 +81,22 @@ fn called_at(return_address: usize) -> Option<usize> {
     Some(target)
 }
 
-/// The instruction after the prologue of the function at `start`, if it has one.
+/// The instruction after that by which the function at `start` sets rbp up, if
+/// it does: it pushes rbp first, and soon puts the stack pointer there.
 fn after_prologue(start: usize) -> Option<usize> {
+    const NEAR: usize = 24;
     let start = match bytes(start)? {
         ENDBR64 => start + 4,
         _ => start,
     };
-    PROLOGUES.contains(&bytes(start)?).then_some(start + 4)
+    let mut code = [0; NEAR];
+    if !memory::copy(&mut code, start) || code[0] != PUSH_RBP {
+        return None;
+    }
+    let set = code
+        .windows(3)
+        .position(|bytes| MOV_RBP_RSP.iter().any(|mov| bytes == mov))?;
+    Some(start + set + 3)
 }
 
 fn bytes(at: usize) -> Option<[u8; 4]> {
@@ -108,7 +118,8 @@ fn is_one_function(code: Range<usize>) -> Option<bool> {
             let boundary = (at + offset).is_multiple_of(ALIGNMENT);
             let ended = before as u8 == RET && (boundary || PADDING.contains(&byte));
             before = before << 8 | u32::from(byte);
-            if ended || PROLOGUES.contains(&before.to_be_bytes()) {
+            let [first, rest @ ..] = before.to_be_bytes();
+            if ended || first == PUSH_RBP && MOV_RBP_RSP.contains(&rest) {
                 return Some(false);
             }
         }

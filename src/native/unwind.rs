@@ -265,6 +265,18 @@ impl Unwinder {
                 };
             };
             let rule = match &self.extents[index].unwind {
+                // No call returns to the start of a function, unless it was the
+                // end of another: somebody has put the address there, the kernel
+                // for a signal handler or a library for a fiber's first function.
+                Some(sections)
+                    if rules::start_of(sections, address).is_none()
+                        && rules::start_of(sections, frame.ip) == Some(frame.ip) =>
+                {
+                    match rules::rule(sections, frame.ip, &mut self.context) {
+                        Rule::Signal => Rule::Signal,
+                        _ => Rule::Root,
+                    }
+                }
                 Some(sections) => rules::rule(sections, address, &mut self.context),
                 None => Rule::Unknown,
             };

@@ -149,6 +149,23 @@ FUNCTION int l_rust(lua_State *L)
   return 0;
 }
 
+/* framed(f), bare(f): f is called by code without unwind tables, with and without
+   a frame pointer. */
+void native_framed(void (*call)(void *), void *data);
+void native_bare(void (*call)(void *), void *data);
+
+FUNCTION int l_framed(lua_State *L)
+{
+  native_framed(native_back, L);
+  return 0;
+}
+
+FUNCTION int l_bare(lua_State *L)
+{
+  native_bare(native_back, L);
+  return 0;
+}
+
 /* fiber(f): f is called on a stack that is not the thread's. */
 static ucontext_t outside, inside;
 static lua_State *fiber_state;
@@ -235,7 +252,8 @@ HOOK __attribute__((visibility("default"))) int luaopen_native(lua_State *L)
     { "call", l_call },     { "pcall", l_pcall },     { "cpcall", l_cpcall },
     { "resume", l_resume }, { "collect", l_collect }, { "sort", l_sort },
     { "cpp", l_cpp },       { "rust", l_rust },       { "fiber", l_fiber },
-    { "fails", l_fails },   { "on_signal_stack", l_on_signal_stack },
+    { "fails", l_fails },   { "framed", l_framed },   { "bare", l_bare },
+    { "on_signal_stack", l_on_signal_stack },
     { NULL, NULL },
   };
   lua_newtable(L);
