@@ -140,7 +140,22 @@ impl<'a, S: Symbols> Namer<'a, S> {
         }
     }
 
+    /// An address of a module that the recorder did not know yet when it met it:
+    /// the profile may have defined it since.
+    fn settled(&self, module: Option<u32>, address: u64) -> (Option<u32>, u64) {
+        let modules = &self.profile.modules;
+        let holds = |module: &Module| (module.low..module.end).contains(&address);
+        match modules.iter().position(holds) {
+            Some(late) if module.is_none() => {
+                let address = address.wrapping_sub(modules[late].bias);
+                (Some(late as u32), address)
+            }
+            _ => (module, address),
+        }
+    }
+
     fn native(&mut self, view: &mut View, module: Option<u32>, address: u64) -> Named {
+        let (module, address) = self.settled(module, address);
         let code = self.code(module, address);
         let start = code.start.map(|start| (module, start));
         let name = code.functions.first().map(|first| first.name.as_str());

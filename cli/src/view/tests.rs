@@ -227,6 +227,25 @@ fn marks_are_shown_but_for_the_vms_own_code() {
 }
 
 #[test]
+fn code_that_was_met_before_its_module_was_known_has_its_name() {
+    let mut buf = [0; 256];
+    let mut out = Cursor::new(&mut buf);
+    out.prologue();
+    let frame = |address| Frame::Native {
+        module: None,
+        address,
+    };
+    out.frame(&frame(0x7000_0140).into());
+    out.frame(&frame(0x9000_0140).into());
+    for id in [0, 1] {
+        out.stack(None, id);
+        out.sample(VmState::Cfunc, Ok(id), 1, 0);
+    }
+    out.module(b"/lib.so", b"", 0x7000_0000, 0x7000_0000, 0x7001_0000);
+    assert_eq!(lines(out.written(), false), ["work 1", "0x90000140 1"]);
+}
+
+#[test]
 fn traces_are_named_by_where_they_start() {
     let stack = [lua(5), Frame::Trace { trace: 0 }];
     assert_eq!(shown(&stack, false), ["f (a.lua:3);trace 5 (a.lua:4) 3"]);
