@@ -86,44 +86,43 @@ pub enum Extent {
 
 /// Frames of one stack, innermost first.
 pub struct Frames {
-    frames: Vec<RawFrame>,
+    frames: Box<[RawFrame]>,
+    len: usize,
     limit: usize,
-    cut: bool,
 }
 
 impl Frames {
     /// Room for `limit` frames and the mark that says that there were more.
     pub fn new(limit: usize) -> Frames {
         Frames {
-            frames: Vec::with_capacity(limit + 1),
+            frames: vec![RawFrame::Mark(Mark::Cut); limit + 1].into(),
+            len: 0,
             limit,
-            cut: false,
         }
     }
 
     /// The frames, innermost first.
     pub fn as_slice(&self) -> &[RawFrame] {
-        &self.frames
+        &self.frames[..self.len]
     }
 
     fn clear(&mut self) {
-        self.frames.clear();
-        self.cut = false;
+        self.len = 0;
     }
 
-    /// Adds a frame; false if no more are wanted. Never allocates: the limit is
-    /// below the capacity.
+    /// Adds a frame; false if no more are wanted.
     #[inline(always)]
     fn push(&mut self, frame: RawFrame) -> bool {
-        if self.frames.len() < self.limit {
-            self.frames.push(frame);
-            return true;
+        let wanted = self.len < self.limit;
+        if let Some(place) = self.frames.get_mut(self.len) {
+            *place = if wanted {
+                frame
+            } else {
+                RawFrame::Mark(Mark::Cut)
+            };
+            self.len += 1;
         }
-        if !self.cut {
-            self.cut = true;
-            self.frames.push(RawFrame::Mark(Mark::Cut));
-        }
-        false
+        wanted
     }
 }
 
@@ -320,14 +319,14 @@ impl Walker {
         };
         let ran = walk.run(doing, registers);
         let (top, caller) = (walk.top, walk.first_caller);
-        let in_vm = self.is_vm_module(registers.rip) || self.is_vm_module(caller);
+        let in_vm = || self.is_vm_module(registers.rip) || self.is_vm_module(caller);
         let stack = match ran {
             Ok(()) | Err(Stop::Enough) => Ok(()),
             Err(Stop::Moving) => return Look::Moving,
             // The VM's own C code may be in the middle of moving a stack or
             // making a frame, by itself or with the C library's help: it gets
             // there soon, and blocks no signals.
-            Err(Stop::Failed(_)) if in_vm => return Look::Moving,
+            Err(Stop::Failed(_)) if in_vm() => return Look::Moving,
             Err(Stop::Failed(reason)) => Err(reason),
         };
         let stack = match self.extent {

@@ -127,18 +127,25 @@ pub fn walk(
         if !stack.holds(layout, base) {
             return Err(Broken::Inconsistent);
         }
-        let callee = match Callee::of(layout, base) {
-            Some(callee) => callee,
-            // A built-in may have put its result in its own place already.
-            None if innermost => Callee::Dummy,
-            None => return Err(Broken::Inconsistent),
+        let function = match Callee::address(layout, base) {
+            Some(address) if known.met(address).is_some() => Some(Function::known(address)),
+            slot => match slot.and_then(|address| Callee::at(layout, address)) {
+                Some(Callee::Function(function)) => {
+                    known.meet(layout, function).ok_or(Broken::Inconsistent)?;
+                    Some(function)
+                }
+                Some(Callee::Dummy) => None,
+                // A built-in may have put its result in its own place already.
+                None if innermost => None,
+                None => return Err(Broken::Inconsistent),
+            },
         };
         innermost = false;
         let link = Link::of(layout, base).ok_or(Broken::Unreadable)?;
         if !matches!(link, Link::Vararg(_))
-            && let Callee::Function(function) = callee
+            && let Some(function) = function
+            && let Some(body) = known.met(function.address())
         {
-            let body = known.body(layout, function).ok_or(Broken::Inconsistent)?;
             if let Kind::Lua(proto) = body.kind
                 && pc != 0
                 && !proto.spans(layout, body.sizebc, pc)
@@ -147,7 +154,7 @@ pub fn walk(
             }
             let frame = Frame {
                 function,
-                body,
+                body: *body,
                 pc,
                 base,
             };

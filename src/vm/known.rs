@@ -35,40 +35,66 @@ impl Body {
     }
 }
 
+/// A function that was met, and when.
+#[derive(Clone, Copy)]
+struct Entry {
+    look: u64,
+    function: usize,
+    body: Body,
+}
+
 /// Functions that were met in this look, by a few bits of their address.
 pub struct Known {
-    entries: Box<[Option<(u64, Function, Body)>; 256]>,
+    entries: Box<[Entry; Known::PLACES]>,
     look: u64,
 }
 
 impl Default for Known {
     fn default() -> Known {
+        let none = Entry {
+            look: 0,
+            function: 0,
+            body: Body {
+                kind: Kind::C,
+                identity: Identity::default(),
+                sizebc: 0,
+            },
+        };
         Known {
-            entries: Box::new([None; 256]),
+            entries: Box::new([none; Known::PLACES]),
             look: 0,
         }
     }
 }
 
 impl Known {
+    const PLACES: usize = 256;
+
     /// Forgets everything: the program has run since.
     pub fn begin(&mut self) {
         self.look += 1;
     }
 
-    /// What `function` is made of.
+    /// Objects are aligned to 8 bytes and larger than two such units.
+    fn place(address: usize) -> usize {
+        (address >> 4) % Known::PLACES
+    }
+
+    /// What the function at `address` is made of, if it was met before.
     #[inline(always)]
-    pub fn body(&mut self, layout: &Layout, function: Function) -> Option<Body> {
-        // Objects are aligned to 8 bytes and larger than two such units.
-        let entry = &mut self.entries[(function.address() >> 4) & 0xff];
-        if let Some((look, known, body)) = entry
-            && *look == self.look
-            && *known == function
-        {
-            return Some(*body);
-        }
-        let body = Body::read(layout, function)?;
-        *entry = Some((self.look, function, body));
-        Some(body)
+    pub fn met(&self, address: usize) -> Option<&Body> {
+        let entry = &self.entries[Known::place(address)];
+        (entry.function == address && entry.look == self.look).then_some(&entry.body)
+    }
+
+    /// Finds out what `function` is made of.
+    pub fn meet(&mut self, layout: &Layout, function: Function) -> Option<&Body> {
+        let entry = &mut self.entries[Known::place(function.address())];
+        *entry = Entry {
+            look: self.look,
+            function: function.address(),
+            body: Body::read(layout, function)?,
+        };
+        Some(&entry.body)
     }
 }

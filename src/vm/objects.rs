@@ -99,19 +99,25 @@ impl Callee {
     /// Reads the function slot of the frame at `base`.
     #[inline]
     pub fn of(layout: &Layout, base: usize) -> Option<Callee> {
-        let address = match layout.family {
+        Callee::at(layout, Callee::address(layout, base)?)
+    }
+
+    /// The address in that slot, of a function or a thread if it is a frame's.
+    #[inline(always)]
+    pub fn address(layout: &Layout, base: usize) -> Option<usize> {
+        match layout.family {
             Family::Gc64 => {
                 let word = read::<u64>(base - 2 * SLOT)?;
-                if ![!gct::FUNCTION, !gct::THREAD]
-                    .map(tag)
-                    .contains(&(word >> TAG_SHIFT))
-                {
-                    return None;
-                }
-                word as usize & ((1 << TAG_SHIFT) - 1)
+                let tagged = word >> TAG_SHIFT;
+                (tagged == tag(!gct::FUNCTION) || tagged == tag(!gct::THREAD))
+                    .then_some(word as usize & ((1 << TAG_SHIFT) - 1))
             }
-            Family::Gc32 => read::<u32>(base - SLOT)? as usize,
-        };
+            Family::Gc32 => read::<u32>(base - SLOT).map(|word| word as usize),
+        }
+    }
+
+    /// What an address from such a slot is that of.
+    pub fn at(layout: &Layout, address: usize) -> Option<Callee> {
         match type_of(layout, address)? {
             gct::FUNCTION => Some(Callee::Function(Function(address))),
             gct::THREAD => Some(Callee::Dummy),
@@ -124,8 +130,8 @@ impl Callee {
 const TAG_SHIFT: u32 = 47;
 
 /// A type number, complemented, as those bits have it.
-fn tag(itype: u8) -> u64 {
-    u64::from(itype) | ((1 << (64 - TAG_SHIFT)) - 1) & !0xff
+const fn tag(itype: u8) -> u64 {
+    itype as u64 | ((1 << (64 - TAG_SHIFT)) - 1) & !0xff
 }
 
 /// A function (`GCfunc`).
@@ -144,6 +150,11 @@ pub enum Kind {
 }
 
 impl Function {
+    /// The function at `address`, of which it is known that there is one.
+    pub(super) fn known(address: usize) -> Function {
+        Function(address)
+    }
+
     /// The function at `address`, if there is one.
     pub fn at(layout: &Layout, address: usize) -> Option<Function> {
         (type_of(layout, address)? == gct::FUNCTION).then_some(Function(address))
