@@ -149,8 +149,9 @@ FUNCTION int l_rust(lua_State *L)
   return 0;
 }
 
-/* framed(f), bare(f): f is called by code without unwind tables, with and without
-   a frame pointer. */
+/* framed(f): f is called by code without unwind tables that has a frame pointer.
+   bare(f): by code that has neither, under code that has one: rbp is there, and
+   is not its own. */
 void native_framed(void (*call)(void *), void *data);
 void native_bare(void (*call)(void *), void *data);
 
@@ -160,9 +161,14 @@ FUNCTION int l_framed(lua_State *L)
   return 0;
 }
 
+FUNCTION void native_through_bare(void *data)
+{
+  native_bare(native_back, data);
+}
+
 FUNCTION int l_bare(lua_State *L)
 {
-  native_bare(native_back, L);
+  native_framed(native_through_bare, L);
   return 0;
 }
 
