@@ -198,6 +198,26 @@ describe("native code and Lua in one stack:", function()
     end)
   end
 
+  it("the names of C functions whose library was loaded later and has no symbols", function()
+    local module = package.searchpath("native", package.cpath)
+    local line = "cp %s native_late.so && strip -s native_late.so"
+    assert.equal(0, (shell.run(folder, line:format(shell.quote(module)))))
+    shell.write(folder .. "/case.lua", [[
+local sysprof = require "sysprof"
+assert(sysprof.start { mode = "C", clock = "wall", interval = 3.6e6, path = "profile" })
+local late = assert(package.loadlib("./native_late.so", "luaopen_native"))()
+package.loaded.late = late
+late.arm(27)
+late.leaf()
+assert(sysprof.stop())
+]])
+    local code, out, err = shell.run(folder, "luajit case.lua")
+    assert.equal(0, code, out .. err)
+    local found = stacks ""
+    assert.equal(1, #found)
+    assert.matches("^main chunk %(case%.lua%);late%.leaf;%[native stack ends: unknown module%] 1$", found[1])
+  end)
+
   for _, case in ipairs(ends) do
     it(case[1], function() check(case) end)
   end

@@ -268,9 +268,9 @@ pub unsafe extern "C-unwind" fn luaM_sysprof_stop(state: *mut lua_State) -> c_in
         let global = lua_api::global_of(state).ok_or(misuse("there is no lua_State"));
         // What is wrong first is whether there is a session at all.
         match global {
-            Ok(global) => session::stop(Some(global)),
+            Ok(global) => session::stop(Some(global), None),
             Err(error) if session::is_running() => Err(error),
-            Err(_) => session::stop(None),
+            Err(_) => session::stop(None, None),
         }
     })
 }

@@ -45,7 +45,8 @@ pub fn module(lua: &Lua) -> Result<Table> {
     table.set(
         "stop",
         lua.create_function(|lua, ()| {
-            let stopped = session::stop(None);
+            let names = names_now(lua);
+            let stopped = session::stop(None, names.as_ref());
             events::detach(lua);
             answer(lua, stopped)
         })?,
@@ -318,6 +319,15 @@ fn guard(lua: &Lua) -> Result<()> {
 /// Where the `global_State` of the VM of `state` is.
 pub fn global_of(state: *mut ffi::lua_State) -> Option<usize> {
     Family::of(state as usize)?.global_of(state as usize)
+}
+
+/// What functions are called when a session of this VM is stopped: libraries may
+/// have been loaded since its start.
+fn names_now(lua: &Lua) -> Option<FunctionNames> {
+    let layout = session::layout()?;
+    let guard: mlua::AnyUserData = lua.named_registry_value(GUARD).ok()?;
+    let own = guard.borrow::<Guard>().ok()?.global == layout.global;
+    own.then(|| known_functions(lua, &layout))
 }
 
 /// The C functions and built-ins of all loaded libraries, by name.

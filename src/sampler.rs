@@ -191,15 +191,24 @@ impl Attached {
 }
 
 impl Sampler {
-    /// The recording and the clock's kind, once no handler is at work.
-    pub fn into_recording(self: Box<Sampler>) -> (Counters, Option<Recording>) {
+    /// The counters and the recording, once no handler is at work, and the
+    /// records that name what has got its name in `names` since the start.
+    pub fn into_recording(
+        self: Box<Sampler>,
+        names: Option<&FunctionNames>,
+    ) -> (Counters, Option<Recording>, Vec<u8>) {
         let sampler = *self;
         let mut inner = sampler.inner.into_inner();
         if let Some(waiting) = inner.waiting.take() {
             // Its program was stopped before it reached a frame.
             finish(&mut inner, &sampler.counters, UNSETTLED, &waiting);
         }
-        (sampler.counters, inner.recording)
+        // Only this version has definitions that can be made again.
+        let names = names.filter(|_| matches!(inner.recording, Some(Recording::Version3(_))));
+        let named = names.map_or_else(Vec::new, |names| {
+            names.since(&inner.definitions.functions, inner.walker.unwinder())
+        });
+        (sampler.counters, inner.recording, named)
     }
 }
 

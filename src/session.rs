@@ -232,7 +232,8 @@ struct Session {
     following: Option<Following>,
     output: Option<(Writer, PathBuf)>,
     host_writer: Option<HostWriter>,
-    global: usize,
+    /// The VM that is profiled.
+    layout: Layout,
     /// The process that started it.
     process: u32,
     started: u64,
@@ -267,7 +268,7 @@ extern "C" fn at_exit() {
     // Held only if the process ends inside of start, stop or report.
     if let Ok(mut process) = PROCESS.try_lock() {
         process.leave_parent();
-        let ended = end(&mut process);
+        let ended = end(&mut process, None);
         drop(process);
         let _ = ended.and_then(Ended::tell);
     }
@@ -385,21 +386,28 @@ pub fn start(
     Ok(())
 }
 
+/// The layout of the VM that is being profiled.
+pub fn layout() -> Option<Layout> {
+    let process = process();
+    let session = process.session.as_ref()?;
+    Some(session.layout.clone())
+}
+
 /// Stops the session, if it is one of the VM whose `global_State` is at
-/// `global`, where that is given.
+/// `global`, where that is given. `names` are functions by name, as they are now.
 ///
 /// # Errors
 /// If there is none, or if not all of the stream could be written.
-pub fn stop(global: Option<usize>) -> Result<(), Error> {
+pub fn stop(global: Option<usize>, names: Option<&FunctionNames>) -> Result<(), Error> {
     if cfg!(feature = "disabled") {
         return Err(Error::Disabled);
     }
     let mut process = process();
     let running = process.session.as_ref().ok_or(Error::NotRunning)?;
-    if global.is_some_and(|global| global != running.global) {
+    if global.is_some_and(|global| global != running.layout.global) {
         return Err(Error::OtherVm);
     }
-    let ended = end(&mut process);
+    let ended = end(&mut process, names);
     // The host's function may call us.
     drop(process);
     ended.and_then(Ended::tell)
@@ -409,7 +417,7 @@ pub fn stop(global: Option<usize>) -> Result<(), Error> {
 /// to be closed.
 pub fn vm_closes(global: usize) {
     // Nobody is left who could be told of an error.
-    let _ = stop(Some(global));
+    let _ = stop(Some(global), None);
 }
 
 /// What the running session has counted, or the last one, or zeroes.
@@ -424,10 +432,10 @@ pub fn report() -> Report {
     }
 }
 
-fn end(process: &mut Process) -> Result<Ended, Error> {
+fn end(process: &mut Process, names: Option<&FunctionNames>) -> Result<Ended, Error> {
     let session = process.session.take().ok_or(Error::NotRunning)?;
     let host_writer = session.host_writer;
-    let (report, result) = session.stop();
+    let (report, result) = session.stop(names);
     process.last = report;
     Ok(Ended {
         result,
@@ -486,7 +494,7 @@ impl Session {
         let signal = Handler::install(number, sampler::on_signal, libc::SA_ONSTACK, &blocked)
             .map_err(Error::Handler)?;
 
-        let global = host.layout.global;
+        let layout = host.layout.clone();
         let tables = host.following.as_ref().map(Following::tables);
         let extent = match options.mode {
             Mode::Default => Extent::State,
@@ -513,7 +521,7 @@ impl Session {
             following: host.following,
             output: stream.output,
             host_writer,
-            global,
+            layout,
             process: std::process::id(),
             started,
             report: Report {
@@ -526,11 +534,11 @@ impl Session {
         })
     }
 
-    fn stop(self) -> (Report, Result<(), Error>) {
+    fn stop(self, names: Option<&FunctionNames>) -> (Report, Result<(), Error>) {
         let duration = clock::monotonic() - self.started;
         let sampler = self.attached.detach();
         // With its clock: what that had sent has arrived then.
-        let (counters, recording) = sampler.into_recording();
+        let (counters, recording, mut last) = sampler.into_recording(names);
         self.signal.discard_pending();
         drop((self.signal, self.faults, self.stack, self.following));
         if sampler::left_alone() {
@@ -547,14 +555,14 @@ impl Session {
             ..self.report
         };
         let result = recording.map_or(Ok(()), |mut recording| {
-            let last = recording.finish(&ljp::Counters {
+            last.extend(recording.finish(&ljp::Counters {
                 duration_us: duration / 1000,
                 samples: counts.samples,
                 overruns: counts.overruns,
                 by_state: counts.by_state,
                 by_reason: counts.by_reason,
                 errno: 0,
-            });
+            }));
             match self.output {
                 None => recording
                     .failure()

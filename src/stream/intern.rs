@@ -53,6 +53,23 @@ impl FunctionNames {
         (self.names.iter()).map(|((code, ffid), name)| (*code, *ffid, name.as_str()))
     }
 
+    /// The C functions that have got a name which `before` did not know, defined
+    /// with it: a reader gives it to the definitions that had none. Allocates.
+    pub fn since(&self, before: &FunctionNames, unwinder: &Unwinder) -> Vec<u8> {
+        let mut records = Vec::new();
+        for ((code, ffid), name) in &self.names {
+            if *ffid == 1 && before.get(*code, *ffid).is_empty() {
+                let mut bytes = [0; DEFINITION];
+                let mut record = Cursor::new(&mut bytes);
+                let (module, address) = locate(unwinder, *code);
+                let name = &name.as_bytes()[..name.len().min(MAX_CHUNK)];
+                record.func(FuncKind::C, name, module, address);
+                records.extend_from_slice(record.written());
+            }
+        }
+        records
+    }
+
     fn get(&self, code: usize, ffid: u8) -> &str {
         (self
             .names
@@ -236,7 +253,7 @@ impl Interner {
             }
             .into(),
             RawFrame::Native { address } => {
-                let (module, address) = locate(context, address);
+                let (module, address) = locate(context.unwinder, address);
                 Frame::Native { module, address }.into()
             }
             RawFrame::Mark(mark) => Frame::Mark(mark).into(),
@@ -286,7 +303,7 @@ impl Interner {
             FuncKind::Builtin
         };
         let name = context.functions.get(code, ffid).as_bytes();
-        let (module, address) = locate(context, code);
+        let (module, address) = locate(context.unwinder, code);
         write(out, |record| {
             record.func(kind, &name[..name.len().min(MAX_CHUNK)], module, address);
         });
@@ -345,8 +362,8 @@ fn name_of(
 }
 
 /// An address as the file of its module numbers it.
-fn locate(context: &Context, address: usize) -> (Option<u32>, u64) {
-    match context.unwinder.locate(address) {
+fn locate(unwinder: &Unwinder, address: usize) -> (Option<u32>, u64) {
+    match unwinder.locate(address) {
         Some(place) => (Some(place.module), place.address as u64),
         None => (None, address as u64),
     }

@@ -187,7 +187,11 @@ impl View {
                     });
                 } else {
                     here.inside = None;
-                    if start.is_some() && start == below.awaits {
+                    // Without symbols the first one in its module is it.
+                    let awaited = below.awaits.is_some_and(|awaited| {
+                        start == Some(awaited) || nameless && module == awaited.0
+                    });
+                    if awaited {
                         // The native side of the C function that is shown already.
                         parts = parts.get(1..).unwrap_or_default();
                         here.awaits = None;

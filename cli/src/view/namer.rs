@@ -125,8 +125,13 @@ impl<'a, S: Symbols> Namer<'a, S> {
 
     /// The name that Lua has for it, or else its symbol's, or else its address.
     fn func_name(&mut self, func: &Func) -> String {
-        if !func.name.is_empty() {
-            return label::text(&func.name);
+        // Of a library that was loaded later the name may have come at the end.
+        let same = |other: &&Func| {
+            (other.kind, other.module, other.address) == (func.kind, func.module, func.address)
+        };
+        let mut definitions = self.profile.funcs.iter().filter(same);
+        if let Some(named) = definitions.find(|definition| !definition.name.is_empty()) {
+            return label::text(&named.name);
         }
         let code = self.code(func.module, func.address);
         let first = code.functions.first();
