@@ -359,6 +359,35 @@ fn an_error_that_is_unwinding_the_stack() {
 }
 
 #[test]
+fn every_instruction_of_an_error_about_to_arrive() {
+    for instructions in 0.. {
+        let mut tracee = interpreted(THROWS);
+        tracee.run_to("lj_err_throw");
+        let cframe = tracee.word(tracee.registers().rdi + 80) & !3;
+        let arrival = tracee.address("lj_vm_unwind_ff_eh");
+        // The unwinder returns into the VM, by an address that it has put below
+        // the VM's C frame; its own stack pointer gets there last.
+        let returns = |tracee: &Tracee| tracee.word(cframe - 8) == arrival;
+        tracee.run_to("lj_err_unwind_dwarf");
+        tracee.step();
+        tracee.run_to("lj_err_unwind_dwarf");
+        tracee.step_until("the return's address", returns);
+        for _ in 0..instructions {
+            tracee.step();
+        }
+        if tracee.registers().rip == arrival {
+            assert!(instructions > 2, "the registers come in between");
+            break;
+        }
+        // Of what was called, `pcall` is left, which is about to return.
+        let ended = tracee.sampled();
+        let stack = ["pcall", "tries:5", "main:7", PMAIN];
+        let sample = sample_of(&ended, "false\n", VmState::Ffunc, &stack);
+        assert_inside(&sample, &["_Unwind_RaiseException"]);
+    }
+}
+
+#[test]
 fn an_error_that_has_arrived_where_it_is_caught() {
     let mut tracee = interpreted(THROWS);
     tracee.run_to("lj_vm_unwind_ff_eh");
