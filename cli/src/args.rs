@@ -29,6 +29,7 @@ pub enum Command {
     Collapse(Collapse),
     Info(Info),
     Diff(Diff),
+    Convert(Convert),
 }
 
 /// Run a program and record where its time goes.
@@ -190,6 +191,37 @@ pub struct Diff {
     /// Show the insides of LuaJIT as well.
     #[arg(long)]
     pub native: bool,
+}
+
+/// Write a profile in another version of the format.
+///
+/// Version 3 is sysprof's own, version 2 the one that Tarantool's tools read.
+/// Version 2 has no place for lines within functions, names of Lua functions,
+/// stacks of compiled code, and times; they are left out.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example: a profile for Tarantool's own tools:
+  sysprof convert --to 2 sysprof.bin -o tarantool.bin")]
+pub struct Convert {
+    /// The profile.
+    pub file: PathBuf,
+    /// The version that is written.
+    #[arg(long, value_enum, value_name = "VERSION")]
+    pub to: Version,
+    /// Where the other profile goes.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+/// A version that profiles are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Version {
+    /// Tarantool's.
+    #[value(name = "2")]
+    Two,
+    /// Ours.
+    #[value(name = "3")]
+    Three,
 }
 
 fn interval(text: &str) -> Result<f64, String> {

@@ -6,6 +6,7 @@
 
 mod args;
 mod collapse;
+mod convert;
 mod diff;
 mod failure;
 mod flamegraph;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Flamegraph(args) => flamegraph::run(&args),
         Command::Info(args) => info::run(&args, &mut out),
         Command::Diff(args) => diff::run(&args, &mut out),
+        Command::Convert(args) => convert::run(&args),
         Command::Record(args) => record::run(&args),
     };
     let flushed = out.flush().map_err(|error| Failure::output(&error));

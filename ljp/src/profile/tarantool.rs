@@ -45,7 +45,10 @@ impl Builder {
 
     pub(super) fn sample(&mut self, sample: &TarantoolSample) {
         let mut frames = Vec::new();
-        if let Some((number, proto, line)) = sample.trace {
+        // Our recorder writes a trace that it could not find as number 0, which
+        // no trace has.
+        let trace = sample.trace.filter(|trace| *trace != (0, 0, 0));
+        if let Some((number, proto, line)) = trace {
             frames.push(self.trace(number, proto, line));
         }
         let lua = sample.lua.iter().map(|frame| self.lua(*frame));
