@@ -89,6 +89,10 @@ describe("a session in a process", function()
   end)
 
   it("that runs out of memory goes on, and so does the program", function()
+    if (os.getenv "SPEC_HOST" or ""):find "^210%.0%." then
+      pending "LuaJIT of 2020 ends by a panic here, without a session as well"
+      return
+    end
     local out = run [[
       print(session { interval = 0.1 })
       work.until_samples(sysprof, 50)
