@@ -18,7 +18,9 @@ pub fn functions(module: &Module) -> Vec<(u64, Vec<u8>)> {
         return of(&ReadCache::new(file), module.bias as u64);
     }
     // The vDSO is no file, but an image of one.
-    let mut image = vec![0; module.range.len().min(1 << 20)];
+    // The tables of its sections come after what its segment covers, in its pages.
+    const PAGE: usize = 4096;
+    let mut image = vec![0; module.range.len().next_multiple_of(PAGE).min(1 << 20)];
     if module.path == "[vdso]" && memory::copy(&mut image, module.range.start) {
         return of(&image[..], module.bias as u64);
     }

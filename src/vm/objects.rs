@@ -14,7 +14,8 @@ use crate::memory::read;
 pub const SLOT: usize = 8;
 
 fn type_of(layout: &Layout, object: usize) -> Option<u8> {
-    read(object + layout.at.gct)
+    // What looks like an object's address may be anything.
+    read(object.wrapping_add(layout.at.gct))
 }
 
 /// A thread of Lua: the main one, or a coroutine (`lua_State`).
