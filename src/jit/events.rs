@@ -99,11 +99,13 @@ fn find_current(layout: &Layout, number: u32) -> Option<usize> {
         let looks = || {
             let instructions = read::<u32>(at + layout.at.trace_nins)?;
             let constants = read::<u32>(at + layout.at.trace_nk)?;
+            if u32::from(read::<u16>(at + layout.at.trace_number)?) != number {
+                return None;
+            }
             let start = layout.reference(at + layout.at.trace_startpt)?;
             Proto::at(layout, start)?;
             Some(
-                u32::from(read::<u16>(at + layout.at.trace_number)?) == number
-                    && (FIRST + 1..2 * FIRST).contains(&instructions)
+                (FIRST + 1..2 * FIRST).contains(&instructions)
                     && (1..FIRST).contains(&constants)
                     && read::<u32>(at + layout.at.trace_szmcode)? == 0,
             )
@@ -319,7 +321,10 @@ unsafe extern "C-unwind" fn on_trace(state: *mut ffi::lua_State) -> c_int {
 
 /// Runs `f` with the follower of the VM of `state`, if it is followed.
 fn with_follower(state: *mut ffi::lua_State, f: impl FnOnce(&mut Follower)) {
-    if let Some(follower) = followed().as_mut()
+    // What is read may not be there, and a host that has taken SIGSEGV since must
+    // not see that.
+    if crate::fault::in_place()
+        && let Some(follower) = followed().as_mut()
         && follower.layout.family.global_of(state as usize) == Some(follower.layout.global)
     {
         f(follower);
