@@ -6,6 +6,8 @@
 //! The writer, what is called at the stop and the backtracer are set beforehand
 //! and taken over by `start`; the rest comes with it.
 
+#![allow(non_snake_case, reason = "the names are those of the C API")]
+
 use crate::lua_api;
 use crate::options::{self, ClockChoice, Format, Misuse, Mode, Options};
 use crate::session::{self, Error, HostWriter, OnStopFn};
@@ -137,7 +139,8 @@ fn configure(change: impl FnOnce(&mut Config)) -> c_int {
 ///
 /// # Safety
 /// `config` is null or points to one; its functions are as the header says.
-#[unsafe(no_mangle)]
+// Not in unit tests, which have no Lua to be linked with.
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn luaM_sysprof_configure(config: *const Config) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { config.as_ref() } {
@@ -150,7 +153,7 @@ pub unsafe extern "C" fn luaM_sysprof_configure(config: *const Config) -> c_int 
 ///
 /// # Safety
 /// It is null or as the header says.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn luaM_sysprof_set_writer(writer: Option<WriterFn>) -> c_int {
     configure(|config| config.writer = writer)
 }
@@ -159,7 +162,7 @@ pub unsafe extern "C" fn luaM_sysprof_set_writer(writer: Option<WriterFn>) -> c_
 ///
 /// # Safety
 /// It is null or as the header says.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn luaM_sysprof_set_on_stop(on_stop: Option<OnStopFn>) -> c_int {
     configure(|config| config.on_stop = on_stop)
 }
@@ -168,7 +171,7 @@ pub unsafe extern "C" fn luaM_sysprof_set_on_stop(on_stop: Option<OnStopFn>) -> 
 ///
 /// # Safety
 /// It is null or as the header says.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn luaM_sysprof_set_backtracer(backtracer: Option<BacktracerFn>) -> c_int {
     configure(|config| config.backtracer = backtracer)
 }
@@ -178,7 +181,7 @@ pub unsafe extern "C" fn luaM_sysprof_set_backtracer(backtracer: Option<Backtrac
 /// # Safety
 /// `state` is a live `lua_State` of the calling thread, `options` points to
 /// options whose buffer is the session's until on_stop is called.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn luaM_sysprof_start(
     state: *mut lua_State,
     options: *const COptions,
@@ -262,7 +265,7 @@ fn check(options: &COptions, config: &Config) -> Result<Options, Error> {
 ///
 /// # Safety
 /// `state` is a live `lua_State`.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn luaM_sysprof_stop(state: *mut lua_State) -> c_int {
     guarded(|| {
         let global = lua_api::global_of(state).ok_or(misuse("there is no lua_State"));
@@ -279,7 +282,7 @@ pub unsafe extern "C-unwind" fn luaM_sysprof_stop(state: *mut lua_State) -> c_in
 ///
 /// # Safety
 /// `counters` is null or points to counters.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn luaM_sysprof_report(counters: *mut CCounters) -> c_int {
     // SAFETY: the caller's promise.
     let Some(counters) = (unsafe { counters.as_mut() }) else {

@@ -87,6 +87,34 @@ pub fn in_place() -> bool {
     Disposition::current(libc::SIGSEGV).is_ok_and(|now| now.is(on_fault))
 }
 
+/// The calling thread can read what may not be there: it does not block the faults
+/// of that, which would then kill the process, until this is dropped.
+pub struct Unblocked {
+    before: libc::sigset_t,
+}
+
+/// Lets faults through to our handlers. Not for the handler of the profiling
+/// signal, which has the choice not to read.
+pub fn unblock() -> Unblocked {
+    // SAFETY: sets of ours, filled in before they are used.
+    unsafe {
+        let mut faults = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigemptyset(&mut faults);
+        libc::sigaddset(&mut faults, libc::SIGSEGV);
+        libc::sigaddset(&mut faults, libc::SIGBUS);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &faults, &mut before);
+        Unblocked { before }
+    }
+}
+
+impl Drop for Unblocked {
+    fn drop(&mut self) {
+        // SAFETY: the set that the kernel gave.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
 fn install_one(signal: i32, before: &'static Before) -> Result<Handler, i32> {
     let now = Disposition::current(signal)?;
     // Ours may still be there: a host that took the signal during an earlier

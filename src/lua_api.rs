@@ -14,7 +14,7 @@ use crate::vm::layout::{Family, Layout};
 use crate::vm::objects::{Function, Kind};
 use crate::vm::probe::{self, CodeExtent};
 use ljp::{Reason, VmState};
-use mlua::{Lua, MultiValue, Result, Table, UserData, Value, ffi};
+use mlua::{Lua, MultiValue, Result, Table, Value, ffi};
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::path::PathBuf;
@@ -22,17 +22,14 @@ use std::path::PathBuf;
 /// Where a VM keeps its guard.
 const GUARD: &str = "sysprof.guard";
 
-/// Ends the session when its VM is closed.
-struct Guard {
-    global: usize,
-}
-
-impl UserData for Guard {}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        session::vm_closes(self.global);
+/// The guard's finalizer: ends the session when its VM is closed.
+unsafe extern "C-unwind" fn on_close(state: *mut ffi::lua_State) -> c_int {
+    if let Some(global) = global_of(state) {
+        session::vm_closes(global);
     }
+    // LuaJIT takes all of the register that holds this for the number of results;
+    // of an `int` the upper half may be anything, of a constant it is zero.
+    0
 }
 
 /// The module's table.
@@ -299,21 +296,27 @@ pub unsafe fn look_from_c(state: *mut ffi::lua_State) -> std::result::Result<Hos
     look(lua, Format::Version2)
 }
 
-/// Has the session ended when the VM is closed.
+/// Has the session ended when the VM is closed. The guard is not of mlua's making,
+/// whose finalizer returns a number that it has worked out: see [`on_close`].
 fn guard(lua: &Lua) -> Result<()> {
-    let mut global = 0;
-    // SAFETY: only reads the running thread.
-    unsafe {
-        lua.exec_raw::<()>((), |state| {
-            global = global_of(state).unwrap_or(0);
-        })
-    }?;
     // A module that is loaded again finds the first one's guard: were it
     // replaced, its collection would end the session.
-    if lua.named_registry_value::<Value>(GUARD)?.is_nil() {
-        lua.set_named_registry_value(GUARD, lua.create_userdata(Guard { global })?)?;
+    if !lua.named_registry_value::<Value>(GUARD)?.is_nil() {
+        return Ok(());
     }
-    Ok(())
+    let finalizer = lua.create_table()?;
+    // SAFETY: a C function that keeps to the API.
+    finalizer.raw_set("__gc", unsafe { lua.create_c_function(on_close) }?)?;
+    // SAFETY: the argument is on the stack, below the userdata that takes it for
+    // its metatable and that is returned.
+    let guard: Value = unsafe {
+        lua.exec_raw(finalizer, |state| {
+            ffi::lua_newuserdata(state, 0);
+            ffi::lua_insert(state, 1);
+            ffi::lua_setmetatable(state, 1);
+        })
+    }?;
+    lua.set_named_registry_value(GUARD, guard)
 }
 
 /// Where the `global_State` of the VM of `state` is.
@@ -325,9 +328,10 @@ pub fn global_of(state: *mut ffi::lua_State) -> Option<usize> {
 /// have been loaded since its start.
 fn names_now(lua: &Lua) -> Option<FunctionNames> {
     let layout = session::layout()?;
-    let guard: mlua::AnyUserData = lua.named_registry_value(GUARD).ok()?;
-    let own = guard.borrow::<Guard>().ok()?.global == layout.global;
-    own.then(|| known_functions(lua, &layout))
+    let mut global = None;
+    // SAFETY: only reads the running thread.
+    unsafe { lua.exec_raw::<()>((), |state| global = global_of(state)) }.ok()?;
+    (global == Some(layout.global)).then(|| known_functions(lua, &layout))
 }
 
 /// The C functions and built-ins of all loaded libraries, by name.
@@ -453,7 +457,7 @@ fn pristine(lua: &Lua, layout: &Layout) -> Result<Table> {
 ///
 /// # Safety
 /// `state` is a live `lua_State` of the calling thread.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn luaopen_sysprof_core(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {

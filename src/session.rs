@@ -9,7 +9,7 @@
 use crate::altstack::SignalStack;
 use crate::clock::{self, Clock, Kind};
 use crate::counters::Counts;
-use crate::fault::FaultHandlers;
+use crate::fault::{self, FaultHandlers};
 use crate::jit::events::Following;
 use crate::native::modules::Catalogue;
 use crate::native::unwind::Unwinder;
@@ -379,6 +379,7 @@ pub fn start(
     room::find(memory(options.depth)).map_err(Error::Memory)?;
     // Looking at a VM of unknown layout may read what is not there.
     let faults = FaultHandlers::install().map_err(Error::Handler)?;
+    let _readable = fault::unblock();
     // Without the lock: it calls Lua, which may fork, exit or fail.
     let host = look()?;
     let session = Session::start(options, host_writer, host, faults)?;
@@ -435,6 +436,7 @@ pub fn report() -> Report {
 fn end(process: &mut Process, names: Option<&FunctionNames>) -> Result<Ended, Error> {
     let session = process.session.take().ok_or(Error::NotRunning)?;
     let host_writer = session.host_writer;
+    let _readable = fault::unblock();
     let (report, result) = session.stop(names);
     process.last = report;
     Ok(Ended {

@@ -161,9 +161,13 @@ impl Doing {
         }))
     }
 
-    /// The state of a sample whose innermost frame known to Lua is `top`.
-    fn state(self, top: Option<Kind>) -> VmState {
+    /// The state of a sample whose innermost frame known to Lua is `top`, while a
+    /// trace may be `recording`.
+    fn state(self, top: Option<Kind>, recording: bool) -> VmState {
         match (self, top) {
+            // Our callback leaves this behind when it returns to the recorder,
+            // which runs on top of the bytecode's function.
+            (Doing::Running { in_c: true }, Some(Kind::Lua(_))) if recording => VmState::Record,
             (Doing::Trace(_), _) => VmState::Trace,
             (Doing::Other(state), _) => state,
             (Doing::Running { .. }, Some(Kind::Builtin(_))) => VmState::Ffunc,
@@ -319,6 +323,7 @@ impl Walker {
         };
         let ran = walk.run(doing, registers);
         let (top, caller) = (walk.top, walk.first_caller);
+        let recording = self.tables.as_deref().is_some_and(Tables::recording);
         let in_vm = || self.is_vm_module(registers.rip) || self.is_vm_module(caller);
         let stack = match ran {
             Ok(()) | Err(Stop::Enough) => Ok(()),
@@ -334,7 +339,7 @@ impl Walker {
             Extent::Leaf | Extent::Full(_) => stack,
         };
         Look::Found(Found {
-            state: doing.state(top),
+            state: doing.state(top, recording),
             stack,
         })
     }

@@ -44,6 +44,7 @@ impl Follower {
         self.number = number;
         self.side_of = side_of;
         self.recorded.clear();
+        self.tables.set_recording(true);
     }
 
     fn record(&mut self, number: u32, function: usize, position: i64, depth: i32) {
@@ -310,8 +311,14 @@ unsafe extern "C-unwind" fn on_trace(state: *mut ffi::lua_State) -> c_int {
             });
             follower.start(number, side_of);
         }
-        b"stop" => follower.stop(number),
-        b"abort" => follower.give_up(),
+        b"stop" => {
+            follower.tables.set_recording(false);
+            follower.stop(number);
+        }
+        b"abort" => {
+            follower.tables.set_recording(false);
+            follower.give_up();
+        }
         b"flush" => follower.tables.clear(),
         _ => {}
     });
@@ -327,6 +334,7 @@ fn with_follower(state: *mut ffi::lua_State, f: impl FnOnce(&mut Follower)) {
         && let Some(follower) = followed().as_mut()
         && follower.layout.family.global_of(state as usize) == Some(follower.layout.global)
     {
+        let _readable = crate::fault::unblock();
         f(follower);
     }
 }

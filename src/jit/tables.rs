@@ -10,7 +10,7 @@
 use super::lines::Lines;
 use crate::vm::trace::Trace;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
 
@@ -22,6 +22,8 @@ pub struct Tables {
     places: Box<[AtomicPtr<Lines>]>,
     /// One past the highest number in use.
     end: AtomicUsize,
+    /// Whether a trace is being recorded.
+    recording: AtomicBool,
     /// The thread that is sampled.
     sampled: ThreadId,
     /// What another thread took out, until the end.
@@ -35,9 +37,20 @@ impl Tables {
         Tables {
             places: (0..MOST).map(|_| AtomicPtr::default()).collect(),
             end: AtomicUsize::new(0),
+            recording: AtomicBool::new(false),
             sampled: std::thread::current().id(),
             retired: Mutex::default(),
         }
+    }
+
+    /// Says whether a trace is being recorded from now on.
+    pub fn set_recording(&self, recording: bool) {
+        self.recording.store(recording, Ordering::Relaxed);
+    }
+
+    /// Whether a trace is being recorded.
+    pub fn recording(&self) -> bool {
+        self.recording.load(Ordering::Relaxed)
     }
 
     /// Puts in the table of trace `number`, for that which was there.

@@ -5,7 +5,7 @@
 
 use crate::host::{self, Symbols};
 use nix::sys::ptrace::{self, AddressType};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::ffi::c_long;
@@ -109,13 +109,13 @@ impl Tracee {
             tracee.seize();
             tracee.resume(None);
             tracee.say_go();
-            tracee.expect_line("ready");
+            tracee.run_to_line("ready");
         } else {
             tracee.expect_line("ready");
             tracee.seize();
             tracee.resume(None);
+            tracee.interrupt();
         }
-        tracee.interrupt();
         tracee.bias = tracee.mappings(|path| path == host::luajit())[0]
             .range
             .start;
@@ -127,6 +127,33 @@ impl Tracee {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("its output");
         assert_eq!(line.trim_end(), expected, "its session did not start");
+    }
+
+    /// Runs until it prints that line. Meanwhile faults of it are the recorder's to
+    /// absorb, and whoever waits for its output does not see them.
+    fn run_to_line(&mut self, expected: &str) {
+        let (pid, output) = (self.pid, &mut self.output);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                let mut line = String::new();
+                let read = output.read_line(&mut line);
+                // A signal that nobody handles stops it for its tracer.
+                kill(pid, Signal::SIGURG).expect("a process that runs");
+                read.expect("its output");
+                line
+            });
+            loop {
+                match waitpid(pid, None).expect("a child") {
+                    WaitStatus::Stopped(_, Signal::SIGURG) => break,
+                    WaitStatus::Stopped(_, signal) => {
+                        ptrace::cont(pid, signal).expect("a process that is stopped");
+                    }
+                    other => panic!("it ended: {other:?}"),
+                }
+            }
+            let line = reader.join().expect("a reader");
+            assert_eq!(line.trim_end(), expected, "its session did not start");
+        });
     }
 
     fn say_go(&mut self) {
@@ -158,7 +185,12 @@ impl Tracee {
     }
 
     fn trap(&self, codes: &[i32]) {
-        let stop = self.wait();
+        let mut stop = self.wait();
+        // A fault is the recorder's to absorb.
+        while let WaitStatus::Stopped(_, fault @ (Signal::SIGSEGV | Signal::SIGBUS)) = stop {
+            self.resume(Some(fault));
+            stop = self.wait();
+        }
         assert_eq!(stop, WaitStatus::Stopped(self.pid, Signal::SIGTRAP));
         let code = self.code();
         assert!(

@@ -126,12 +126,20 @@ impl<'a, S: Symbols> Namer<'a, S> {
     /// The name that Lua has for it, or else its symbol's, or else its address.
     fn func_name(&mut self, func: &Func) -> String {
         // Of a library that was loaded later the name may have come at the end.
-        let same = |other: &&Func| {
-            (other.kind, other.module, other.address) == (func.kind, func.module, func.address)
+        // Functions whose code is not known have nothing in common.
+        let named = |other: &&Func| {
+            func.address != 0
+                && (other.kind, other.module, other.address)
+                    == (func.kind, func.module, func.address)
+                && !other.name.is_empty()
         };
-        let mut definitions = self.profile.funcs.iter().filter(same);
-        if let Some(named) = definitions.find(|definition| !definition.name.is_empty()) {
-            return label::text(&named.name);
+        let definition = if func.name.is_empty() {
+            self.profile.funcs.iter().find(named)
+        } else {
+            Some(func)
+        };
+        if let Some(definition) = definition {
+            return label::text(&definition.name);
         }
         let code = self.code(func.module, func.address);
         let first = code.functions.first();
