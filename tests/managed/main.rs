@@ -360,7 +360,6 @@ fn an_error_that_is_unwinding_the_stack() {
 
 #[test]
 fn every_instruction_of_an_error_about_to_arrive() {
-    let mut settled = 0;
     for instructions in 0.. {
         let mut tracee = interpreted(THROWS);
         tracee.run_to("lj_err_throw");
@@ -380,19 +379,12 @@ fn every_instruction_of_an_error_about_to_arrive() {
             assert!(instructions > 2, "the registers come in between");
             break;
         }
+        // The unwinder has taken its own frames down: nothing is known to be there
+        // until the error has arrived, which the sample waits for.
         let ended = tracee.sampled();
-        if ended.steps > 0 {
-            // Between two frames it waits until the error has arrived.
-            sample_of(&ended, "false\n", VmState::Lfunc, &CAUGHT);
-            continue;
-        }
-        // Of what was called, `pcall` is left, which is about to return.
-        let stack = ["pcall", "tries:5", "main:7", PMAIN];
-        let sample = sample_of(&ended, "false\n", VmState::Ffunc, &stack);
-        assert_inside(&sample, &["_Unwind_RaiseException"]);
-        settled += 1;
+        sample_of(&ended, "false\n", VmState::Lfunc, &CAUGHT);
+        assert!(ended.steps > 0, "{instructions}");
     }
-    assert!(settled > 2, "no stack but the last: {settled}");
 }
 
 const CAUGHT: [&str; 3] = ["tries:5", "main:7", PMAIN];
