@@ -89,10 +89,7 @@ impl Native {
             .any(|frame| matches!(frame, RawFrame::Native { address } if self.unwinder.contains(address)));
         let mut unwritten = 0;
         for (index, frame) in frames.iter().enumerate().rev() {
-            let (inner, outer) = (
-                index.checked_sub(1).map(|i| &frames[i]),
-                frames.get(index + 1),
-            );
+            let inner = index.checked_sub(1).map(|i| &frames[i]);
             match *frame {
                 RawFrame::Mark(_) => return false,
                 RawFrame::Lua { .. } | RawFrame::Function { .. } if unwritten > 0 => return false,
@@ -113,6 +110,7 @@ impl Native {
                     };
                     let agrees = match left.next() {
                         Some(call) => {
+                            let outer = &frames[index + 1..];
                             call.function == begin && self.returns(call, outer, unwinding)
                         }
                         None => {
@@ -129,15 +127,21 @@ impl Native {
         left.next().is_none() && frames.ends_with(&self.root)
     }
 
-    /// Whether `call` was made by the frame `outer`.
-    fn returns(&self, call: &Call, outer: Option<&RawFrame>, unwinding: bool) -> bool {
+    /// Whether `call` was made by the first frame of `outer`.
+    fn returns(&self, call: &Call, outer: &[RawFrame], unwinding: bool) -> bool {
         let by_vm = self.vm.contains(&call.caller);
-        match outer {
-            Some(RawFrame::Native { .. }) if by_vm && unwinding => true,
-            Some(RawFrame::Native { address }) => *address == call.caller - 1,
-            Some(RawFrame::Function { code, .. }) => by_vm && *code == call.function,
-            // Compiled code makes FFI calls by itself.
-            Some(RawFrame::Lua { compiled, .. }) => !by_vm && compiled.is_some(),
+        match *outer {
+            [RawFrame::Native { .. }, ..] if by_vm && unwinding => true,
+            [RawFrame::Native { address }, ..] => address == call.caller - 1,
+            [RawFrame::Function { code, ffid: 1 }, ..] => by_vm && code == call.function,
+            // Compiled code makes FFI calls by itself, for the built-in that they
+            // are in Lua.
+            [RawFrame::Lua { compiled, .. }, ..]
+            | [
+                RawFrame::Function { .. },
+                RawFrame::Lua { compiled, .. },
+                ..,
+            ] => !by_vm && compiled.is_some(),
             _ => false,
         }
     }
