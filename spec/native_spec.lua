@@ -103,7 +103,7 @@ local function hot()
   for i = 1, 200 do sum = sum + library.native_plain(190, i) end
 end
 hot()
-]], "main;hot @4;native_plain" },
+]], "main;hot @4;ffi.meta___call;native_plain" },
   { "C++ that throws and catches", [[
 local function inner() native.leaf() end
 native.cpp(inner)
