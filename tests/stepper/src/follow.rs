@@ -146,19 +146,21 @@ impl<'t> Follower<'t> {
         back
     }
 
-    /// Searches ahead: compiled code passes over events.
+    /// Searches at any distance: compiled code passes over events.
     fn see_ancestor(&mut self, seen: &[Call]) -> bool {
-        let fits = |stack: &[Call]| is_ancestor(seen, stack);
-        let found =
-            (self.at..self.truth.len()).find(|&index| self.truth.get(index).is_some_and(fits));
-        match found {
-            Some(index) => {
-                self.at = index;
-                self.kept = self.truth.get(index).map_or(0, <[Call]>::len);
-                true
-            }
-            None => false,
+        let found = self.nearest(|stack| is_ancestor(seen, stack));
+        if let Some(index) = found {
+            self.at = index;
+            self.kept = self.truth.get(index).map_or(0, <[Call]>::len);
         }
+        found.is_some()
+    }
+
+    /// The next true stack that `fits`, or else the last one before.
+    fn nearest(&self, fits: impl Fn(&[Call]) -> bool) -> Option<usize> {
+        let fits = |index: &usize| self.truth.get(*index).is_some_and(&fits);
+        let ahead = (self.at..self.truth.len()).find(fits);
+        ahead.or_else(|| (0..self.at).rev().find(fits))
     }
 
     /// Whether compiled code may have the stack `seen` while the program's clock
@@ -193,10 +195,11 @@ impl<'t> Follower<'t> {
         self.kept = self.truth.get(self.at).map_or(0, <[Call]>::len);
     }
 
-    /// Goes on to the next true stack that is `seen`, at any distance.
+    /// Goes to the next true stack that is `seen`, at any distance, or else to the
+    /// last one before: without a clock it is not known how far compiled code has
+    /// got, nor what is done again when it is left.
     pub fn catch_up(&mut self, seen: &[Call]) -> bool {
-        let found = (self.at..self.truth.len())
-            .find(|&index| self.truth.get(index).is_some_and(|stack| stack == seen));
+        let found = self.nearest(|stack| stack == seen);
         if let Some(index) = found {
             self.at = index;
             self.kept = seen.len();
