@@ -72,6 +72,32 @@ struct Inner {
     waiting: Option<Waiting>,
     /// When the modules were asked for last.
     asked: u64,
+    rest: Rest,
+}
+
+/// What keeps samples that take longer than an interval from taking all the time
+/// there is: the program gets as much as the last one took before the next one.
+#[derive(Default)]
+struct Rest {
+    /// The time, in monotonic nanoseconds, that belongs to the program.
+    until: u64,
+    /// Intervals that passed meanwhile. The next sample stands for them.
+    owed: u64,
+}
+
+impl Rest {
+    /// The weight of a sample at `now`, `None` if none is to be taken.
+    fn admit(&mut self, weight: u64, now: u64) -> Option<u64> {
+        let weight = weight + self.owed;
+        let rests = now < self.until;
+        self.owed = if rests { weight } else { 0 };
+        (!rests).then_some(weight)
+    }
+
+    /// A sample that was begun at `began` has been dealt with.
+    fn after(&mut self, began: u64, now: u64) {
+        self.until = now + now.saturating_sub(began);
+    }
 }
 
 /// A sample that waits for the VM to reach a frame.
@@ -110,6 +136,7 @@ impl Sampler {
                 recording,
                 waiting: None,
                 asked: 0,
+                rest: Rest::default(),
             }),
         }
     }
@@ -203,6 +230,15 @@ impl Sampler {
             // Its program was stopped before it reached a frame.
             finish(&mut inner, &sampler.counters, UNSETTLED, &waiting);
         }
+        if inner.rest.owed > 0 {
+            // No sample came that could have stood for them.
+            let waiting = Waiting {
+                weight: inner.rest.owed,
+                now: clock::monotonic(),
+                steps: 0,
+            };
+            finish(&mut inner, &sampler.counters, UNSETTLED, &waiting);
+        }
         // Only this version has definitions that can be made again.
         let names = names.filter(|_| matches!(inner.recording, Some(Recording::Version3(_))));
         let named = names.map_or_else(Vec::new, |names| {
@@ -261,12 +297,23 @@ pub unsafe extern "C" fn on_signal(
                 finish(inner, &sampler.counters, UNSETTLED, &lost);
             }
         }
+        // Whoever sends signals by hand wants a sample for each.
+        let rests = inner.clock.kind() != clock::Kind::Manual;
+        let admitted = if rests {
+            inner.rest.admit(weight, now)
+        } else {
+            Some(weight)
+        };
+        let Some(weight) = admitted else {
+            return true;
+        };
         let waiting = Waiting {
             weight,
             now,
             steps: 0,
         };
         look(sampler, inner, context, waiting);
+        inner.rest.after(now, clock::monotonic());
         true
     });
 }
@@ -487,3 +534,21 @@ mod machine {
 }
 
 use machine::{set_trap_flag, thread_pointer, trap_flag};
+
+#[cfg(test)]
+mod tests {
+    use super::Rest;
+
+    #[test]
+    fn the_program_gets_as_much_time_as_a_sample_took() {
+        let mut rest = Rest::default();
+        assert_eq!(rest.admit(1, 100), Some(1));
+        rest.after(100, 130);
+        assert_eq!(rest.admit(2, 131), None);
+        assert_eq!(rest.admit(1, 159), None);
+        assert_eq!(rest.admit(1, 160), Some(4), "for those before it as well");
+        rest.after(160, 161);
+        assert_eq!(rest.admit(1, 162), Some(1));
+        assert_eq!(rest.owed, 0);
+    }
+}

@@ -630,6 +630,17 @@ static void clock_stepped(void) {
   raise(SIGKILL);
 }
 
+/* A sample of such a stack takes longer than the interval. */
+static void interval_too_short(void) {
+  lua_State *L = vm();
+  started(L, "sysprof.start { mode = 'C', interval = 0.01, path = PROFILE }");
+  run(L, "local function deep(n) if n == 0 then for i = 1, 50 do piece() end return 0 end"
+         "  return 1 + deep(n - 1) end deep(450)");
+  say(L, "stop", "sysprof.stop()");
+  say(L, "samples", "sysprof.report().samples");
+  lua_close(L);
+}
+
 static const struct {
   const char *name;
   void (*run)(void);
@@ -640,7 +651,7 @@ static const struct {
   CASE(children), CASE(raw_fork), CASE(many_threads), CASE(thread_ends),
   CASE(stop_elsewhere), CASE(exit_elsewhere), CASE(fork_elsewhere),
   CASE(start_at_once), CASE(close_without_stop), CASE(stack_nearly_full),
-  CASE(clock_stepped), CASE(cycles),
+  CASE(clock_stepped), CASE(interval_too_short), CASE(cycles),
 };
 
 int main(int argc, char **argv) {

@@ -312,6 +312,15 @@ fn a_stack_that_is_nearly_full_has_room_enough() {
 }
 
 #[test]
+fn samples_that_take_longer_than_the_interval_leave_the_program_time() {
+    // A host that gets nowhere is ended by its alarm.
+    let (ran, _host) = run("interval_too_short");
+    let samples = format!("samples {}", ran.number("samples"));
+    ran.prints(&["stop true", &samples]);
+    assert_eq!(ran.whole(), ran.number("samples"));
+}
+
+#[test]
 fn a_clock_that_is_put_back_does_not_hold_the_stream_up() {
     let (ran, _host) = run("clock_stepped");
     assert_eq!(ran.output.status.signal(), Some(libc::SIGKILL));
