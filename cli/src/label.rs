@@ -64,6 +64,11 @@ pub fn line(proto: &Proto, line: u32) -> String {
     format!("{}:{line}", chunk(&proto.chunk))
 }
 
+/// A place in a function that calls may have been inlined into.
+pub fn inlined(line: String) -> String {
+    line + ", or inlined there"
+}
+
 /// A trace: `trace 7 (file:line)`, with the line where it starts; then the exit
 /// that it starts from, its size and where it goes on, if the stream says so.
 pub fn trace(trace: &TraceDef, proto: Option<&Proto>) -> String {

@@ -66,7 +66,33 @@ fn header(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
             counted(without, "sample")
         )?;
     }
+    let ancestors = ancestors(profile);
+    if ancestors > 0 {
+        let share = percent(ancestors, profile.samples());
+        writeln!(
+            out,
+            "{} ({share}) in compiled code of which inlined calls are not known",
+            counted(ancestors, "sample")
+        )?;
+    }
     Ok(())
+}
+
+/// Samples with a frame in them that is only known as an ancestor.
+fn ancestors(profile: &Profile) -> u64 {
+    let mut within = Vec::with_capacity(profile.stacks.len());
+    let mut samples = 0u64;
+    for (node, weights) in profile.stacks.iter() {
+        let below = node.parent.is_some_and(|parent| within[parent as usize]);
+        let here = below || profile.frames[node.frame as usize].ancestor;
+        within.push(here);
+        if let Some(weights) = weights.filter(|_| here) {
+            samples = weights
+                .iter()
+                .fold(samples, |sum, n| sum.saturating_add(*n));
+        }
+    }
+    samples
 }
 
 fn states(profile: &Profile, out: &mut impl Write) -> io::Result<()> {

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{fixture, folder, heavy_and_light, run, write};
+use ljp::encode::Cursor;
+use ljp::{Frame, FrameDef, NameKind, TraceDef, VmState};
 
 /// Lines without what is only there for alignment at their ends.
 fn lines(text: &str) -> Vec<&str> {
@@ -77,6 +79,51 @@ fn report_says_what_it_leaves_out() {
     );
     assert_eq!(ran.out.lines().count(), 4);
     assert!(ran.out.ends_with("… and 5 more; --limit shows them\n"));
+}
+
+#[test]
+fn report_says_where_inlined_calls_may_be_missing() {
+    let mut buf = vec![0; 4096];
+    let mut out = Cursor::new(&mut buf);
+    out.prologue();
+    out.proto(b"@app.lua", 3, 4, b"hot", NameKind::Local);
+    out.trace(&TraceDef {
+        number: 2,
+        proto: Some(0),
+        line: 4,
+        ..TraceDef::default()
+    });
+    let exact = FrameDef {
+        compiled: Some(0),
+        ..Frame::Lua { proto: 0, line: 4 }.into()
+    };
+    let ancestor = FrameDef {
+        ancestor: true,
+        ..exact
+    };
+    out.frame(&exact);
+    out.frame(&ancestor);
+    out.stack(None, 0);
+    out.stack(None, 1);
+    out.sample(VmState::Trace, Ok(0), 3, 1000);
+    out.sample(VmState::Trace, Ok(1), 1, 1000);
+    let profile = out.written().to_vec();
+
+    let folder = folder();
+    write(folder.path(), "a.bin", &profile);
+    let whole = run(folder.path(), &["report", "a.bin"]).out;
+    assert!(
+        whole.contains("1 sample (25.0%) in compiled code of which inlined calls are not known\n"),
+        "{whole}"
+    );
+    assert_eq!(
+        lines(&run(folder.path(), &["report", "a.bin", "--by", "line"]).out),
+        [
+            "   self  total  samples  line",
+            "  75.0%  75.0%        3  app.lua:4",
+            "  25.0%  25.0%        1  app.lua:4, or inlined there",
+        ]
+    );
 }
 
 #[test]

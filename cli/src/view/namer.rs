@@ -44,7 +44,14 @@ impl<'a, S: Symbols> Namer<'a, S> {
             Frame::Lua { proto, line } => {
                 let proto = &self.profile.protos[proto as usize];
                 let function = view.function(label::proto(proto), Kind::Lua);
-                let line = (line > 0).then(|| view.line(label::line(proto, line)));
+                let line = (line > 0).then(|| {
+                    let place = label::line(proto, line);
+                    view.line(if def.ancestor {
+                        label::inlined(place)
+                    } else {
+                        place
+                    })
+                });
                 Named {
                     parts: vec![(function, line)],
                     trace,
