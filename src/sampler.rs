@@ -284,7 +284,7 @@ pub unsafe extern "C" fn on_signal(
     let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
     with_current(|sampler, inner| {
         let now = clock::monotonic();
-        let weight = inner.clock.weigh(info, now);
+        let mut weight = inner.clock.weigh(info, now);
         if let Some(waiting) = &mut inner.waiting {
             if trap_flag(context) {
                 waiting.weight += weight;
@@ -298,15 +298,13 @@ pub unsafe extern "C" fn on_signal(
             }
         }
         // Whoever sends signals by hand wants a sample for each.
-        let rests = inner.clock.kind() != clock::Kind::Manual;
-        let admitted = if rests {
-            inner.rest.admit(weight, now)
-        } else {
-            Some(weight)
-        };
-        let Some(weight) = admitted else {
-            return true;
-        };
+        let by_hand = [libc::SI_USER, libc::SI_QUEUE, libc::SI_TKILL].contains(&info.si_code);
+        if !by_hand {
+            match inner.rest.admit(weight, now) {
+                Some(admitted) => weight = admitted,
+                None => return true,
+            }
+        }
         let waiting = Waiting {
             weight,
             now,
