@@ -281,15 +281,24 @@ pub fn entry(layout: &Layout, top: Top, ip: usize, rbx: usize) -> Entry {
     let function = function_at(layout, top.stack, top.base);
     let is_c = |function: &Function| function.kind(layout) == Some(Kind::C);
     match function.filter(is_c) {
-        // `lua_cpcall` has a C function called that makes the frame.
+        // `lua_cpcall` has a C function called that makes the frame; but for that
+        // the VM would be at the function's own header, for a hook or the recorder.
         Some(function)
             if top.cframe.results(layout) == Some(1)
-                && runs_in(layout, function, ip) == Some(false) =>
+                && runs_in(layout, function, ip) == Some(false)
+                && !is_at_header(layout, function, top.cframe) =>
         {
             Entry::Pending
         }
         _ => Entry::Made,
     }
+}
+
+/// Whether the VM has left `cframe` with its position after the header of
+/// `function` (`vm_hotcall` and `vm_callhook` in `vm_x86.dasc`, `vm_x64.dasc`).
+fn is_at_header(layout: &Layout, function: Function, cframe: CFrame) -> bool {
+    let header = function.header(layout);
+    header.is_some() && cframe.pc(layout) == header.map(|header| header + 4)
 }
 
 /// While an error is unwinding the stack: whether a frame that was entered from C

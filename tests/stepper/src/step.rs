@@ -354,6 +354,11 @@ impl Stepping<'_> {
             wrong.at = self.follower.position();
             wrong.seen.clear();
             wrong.seen.extend_from_slice(&self.seen);
+            if let Some((rip, frames)) = self.wrong_native.get_mut(index) {
+                *rip = registers.rip;
+                frames.clear();
+                frames.extend_from_slice(self.walker.frames());
+            }
         }
         // One mistake is enough: go on from where the stack is right again.
         self.follower.catch_up(&self.seen);
