@@ -295,9 +295,10 @@ impl<'a> Builder<'a> {
             .map(|number| self.path.step_at(number))
             .collect::<Vec<_>>()
             .into_iter();
-        // Where the base is moved must be known to the instruction.
+        // Where calls are entered and left must be known to the instruction, and
+        // where the base is moved. LuaJITs before 2021 do not keep it.
         let precise = self.exact && self.snapshots.has_offsets();
-        if !precise && returns.len() > 0 {
+        if !precise && (returns.len() > 0 || self.exact && self.path.nodes.len() > 1) {
             return None;
         }
         let mut from = 0;
