@@ -620,7 +620,12 @@ impl Stream {
         let mut symbols_of = host.modules.all().len();
         let mut watcher = Watcher::new(watch.clone(), std::mem::take(&mut host.modules));
         let format = options.format;
-        let writer = Writer::start(file, consumer, move || {
+        let asked = watch.clone();
+        let writer = Writer::start(file, consumer, move |last| {
+            if last && format == Format::Version2 {
+                // What was loaded since somebody asked has no symbols in it yet.
+                asked.ask();
+            }
             watcher.attend();
             let added = &watcher.modules()[symbols_of..];
             symbols_of += added.len();

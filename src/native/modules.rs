@@ -186,6 +186,9 @@ impl Module {
             std::fs::read_link("/proc/self/exe")
                 .map(|path| path.to_string_lossy().into_owned())
                 .unwrap_or_default()
+        } else if name.contains('/') && !name.starts_with('/') {
+            // It was found by a path that began in the folder of that moment.
+            mapped_file(low).unwrap_or(name.into_owned())
         } else {
             name.into_owned()
         };
@@ -207,6 +210,20 @@ impl Module {
             }),
         })
     }
+}
+
+/// The file that is mapped at `address`.
+fn mapped_file(address: usize) -> Option<String> {
+    let maps = std::fs::read("/proc/self/maps").ok()?;
+    String::from_utf8_lossy(&maps).lines().find_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let [start, end] = [start, end].map(|bound| usize::from_str_radix(bound, 16));
+        let path = &rest[rest.find('/')?..];
+        (start.ok()?..end.ok()?)
+            .contains(&address)
+            .then(|| path.to_owned())
+    })
 }
 
 /// The build id in a note segment.

@@ -82,14 +82,15 @@ pub fn create(path: &Path) -> io::Result<File> {
 
 impl Writer {
     /// Starts the thread; it does `chore`, too, each time that it wakes, and
-    /// writes what that gives, between two of the handler's records.
+    /// writes what that gives, between two of the handler's records. The chore is
+    /// told whether this is the last time.
     ///
     /// # Errors
     /// When there can be no more threads.
     pub fn start(
         file: File,
         consumer: Consumer,
-        chore: impl FnMut() -> Vec<u8> + Send + 'static,
+        chore: impl FnMut(bool) -> Vec<u8> + Send + 'static,
     ) -> io::Result<Writer> {
         let signals = Arc::new(Signals {
             bell: Bell::default(),
@@ -162,7 +163,7 @@ fn run(
     file: File,
     mut consumer: Consumer,
     signals: &Signals,
-    mut chore: impl FnMut() -> Vec<u8>,
+    mut chore: impl FnMut(bool) -> Vec<u8>,
 ) -> File {
     let put = |bytes: &[u8]| {
         if signals.failure().is_none()
@@ -172,10 +173,10 @@ fn run(
         }
     };
     loop {
-        let more = chore();
-        put(&more);
         // Read before the ring: what was put in before `done` is written.
         let done = signals.done.load(Ordering::Acquire);
+        let more = chore(done);
+        put(&more);
         loop {
             let bytes = consumer.published();
             let count = bytes.len();

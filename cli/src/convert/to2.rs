@@ -115,13 +115,14 @@ impl<S: Symbols> Names<'_, S> {
     fn func(&mut self, index: u32) -> u64 {
         let func: &Func = &self.profile.funcs[index as usize];
         let known = (func.address != 0).then(|| self.absolute(func.module, func.address));
-        if func.name.is_empty()
+        let name = self.profile.name_of(func);
+        if name.is_empty()
             && let Some(address) = known
         {
             self.native(func.module, func.address);
             return address;
         }
-        let name = match (func.kind, func.name.as_slice()) {
+        let name = match (func.kind, name) {
             (FuncKind::Builtin, b"") => b"[built-in]",
             (_, name) => name,
         };
@@ -145,6 +146,7 @@ impl<S: Symbols> Names<'_, S> {
     /// the function before it.
     fn native(&mut self, module: Option<u32>, address: u64) -> u64 {
         let absolute = self.absolute(module, address);
+        let (module, address) = self.profile.settled(module, address);
         let Some(id) = module else {
             return absolute;
         };

@@ -94,13 +94,13 @@ impl<'a, S: Symbols> Namer<'a, S> {
     }
 
     fn func(&mut self, view: &mut View, func: &Func) -> Named {
-        let start = (func.address != 0).then_some((func.module, func.address));
-        let module = self.module(func.module).map(label::file_name);
+        let (module, address) = self.profile.settled(func.module, func.address);
+        let start = (address != 0).then_some((module, address));
+        let file = self.module(module).map(label::file_name);
         // LuaJIT's own program calls itself through Lua, too.
         let is_c = func.kind == FuncKind::C;
-        let own = is_c
-            && func.name.is_empty()
-            && module.is_some_and(|name| hidden::is_luajit_file(&name));
+        let own =
+            is_c && func.name.is_empty() && file.is_some_and(|name| hidden::is_luajit_file(&name));
         let mut parts = Vec::new();
         if self.internals || !own {
             let kind = if is_c { Kind::Native } else { Kind::Builtin };
@@ -111,7 +111,7 @@ impl<'a, S: Symbols> Namer<'a, S> {
             trace: None,
             side: Side::Lua {
                 start,
-                inside: self.inside(func.module, false).filter(|_| !is_c),
+                inside: self.inside(module, false).filter(|_| !is_c),
             },
         }
     }
@@ -132,50 +132,25 @@ impl<'a, S: Symbols> Namer<'a, S> {
 
     /// The name that Lua has for it, or else its symbol's, or else its address.
     fn func_name(&mut self, func: &Func) -> String {
-        // Of a library that was loaded later the name may have come at the end.
-        // Functions whose code is not known have nothing in common.
-        let named = |other: &&Func| {
-            func.address != 0
-                && (other.kind, other.module, other.address)
-                    == (func.kind, func.module, func.address)
-                && !other.name.is_empty()
-        };
-        let definition = if func.name.is_empty() {
-            self.profile.funcs.iter().find(named)
-        } else {
-            Some(func)
-        };
-        if let Some(definition) = definition {
-            return label::text(&definition.name);
+        let name = self.profile.name_of(func);
+        if !name.is_empty() {
+            return label::text(name);
         }
-        let code = self.code(func.module, func.address);
+        let (module, address) = self.profile.settled(func.module, func.address);
+        let code = self.code(module, address);
         let first = code.functions.first();
         let symbol = first.map(|first| label::text(first.name.as_bytes()));
         match (func.kind, symbol) {
             (FuncKind::C, Some(symbol)) => symbol,
-            (FuncKind::C, None) => label::address(self.module(func.module), func.address),
+            (FuncKind::C, None) => label::address(self.module(module), address),
             (FuncKind::Builtin, symbol) => symbol
                 .and_then(|symbol| hidden::builtin(&symbol))
                 .unwrap_or_else(|| "[built-in]".to_owned()),
         }
     }
 
-    /// An address of a module that the recorder did not know yet when it met it:
-    /// the profile may have defined it since.
-    fn settled(&self, module: Option<u32>, address: u64) -> (Option<u32>, u64) {
-        let modules = &self.profile.modules;
-        let holds = |module: &Module| (module.low..module.end).contains(&address);
-        match modules.iter().position(holds) {
-            Some(late) if module.is_none() => {
-                let address = address.wrapping_sub(modules[late].bias);
-                (Some(late as u32), address)
-            }
-            _ => (module, address),
-        }
-    }
-
     fn native(&mut self, view: &mut View, module: Option<u32>, address: u64) -> Named {
-        let (module, address) = self.settled(module, address);
+        let (module, address) = self.profile.settled(module, address);
         let code = self.code(module, address);
         let start = code.start.map(|start| (module, start));
         let name = code.functions.first().map(|first| first.name.as_str());

@@ -13,15 +13,29 @@ pub(super) fn is_entry(name: &[u8]) -> bool {
     ENTRIES.contains(&name)
 }
 
+/// Which built-in the native function `symbol` is, in the way in which [`builtin`]
+/// has it: LuaJIT makes `table.sort` of `lj_cf_table_sort`.
+pub(super) fn builtin_of(symbol: &[u8]) -> Option<&[u8]> {
+    symbol.strip_prefix(b"lj_cf_")
+}
+
+/// A built-in's name as it is part of its symbol.
+pub(super) fn builtin(name: &[u8]) -> Vec<u8> {
+    let plain = |byte: &u8| if *byte == b'.' { b'_' } else { *byte };
+    name.iter().map(plain).collect()
+}
+
 /// Puts the frames of both stacks, which come innermost first, into `out`,
 /// outermost first. `enters` says of a native frame whether it enters Lua,
 /// `inside` of a Lua frame the index of the innermost native frame that lies in
-/// it, which can only be one of a C function.
+/// it, which can only be one of a C function or a built-in.
 ///
 /// At every entry come the Lua frames up to the next C function that the native
-/// stack goes on with. What is left of the Lua stack comes last: the recorder
-/// may have left out the native frames that it belongs to. Without any entry,
-/// the Lua stack is taken to have been entered at once.
+/// stack goes on with. Such a function comes before its native frame even where
+/// no entry is seen: `lua_call` leaves its place to what it calls. What is left of
+/// the Lua stack comes last: the recorder may have left out the native frames that
+/// it belongs to. Without any entry, the Lua stack is taken to have been entered
+/// at once.
 pub(super) fn outermost_first(
     lua: &[Frame],
     native: &[Frame],
@@ -29,26 +43,47 @@ pub(super) fn outermost_first(
     inside: impl Fn(&Frame) -> Option<usize>,
     out: &mut Vec<Frame>,
 ) {
-    let mut lua = lua.iter().rev();
-    // `left` is how many native frames, the innermost ones, are still to come.
-    let mut enter = |left: usize, out: &mut Vec<Frame>| {
-        for frame in lua.by_ref() {
-            out.push(*frame);
-            if inside(frame).is_some_and(|at| at < left) {
-                break;
+    // How many frames, the innermost ones, are still to come: of the Lua stack,
+    // and of the native one.
+    let (mut lua_left, mut left) = (lua.len(), native.len());
+    let inside: Vec<Option<usize>> = lua.iter().map(inside).collect();
+    // The native frame of the C function that came last, if it is still to come.
+    let mut awaited: Option<&Frame> = None;
+    let enter = |lua_left: &mut usize, left: usize, out: &mut Vec<Frame>| {
+        while *lua_left > 0 {
+            *lua_left -= 1;
+            out.push(lua[*lua_left]);
+            if let Some(at) = inside[*lua_left].filter(|&at| at < left) {
+                return Some(&native[at]);
             }
         }
+        None
     };
     if !native.iter().any(&enters) {
-        enter(native.len(), out);
+        awaited = enter(&mut lua_left, left, out);
     }
-    for (left, frame) in native.iter().enumerate().rev() {
+    // Lua frames from here on are no C functions whose native frame is to come.
+    let mut passed = lua.len();
+    for frame in native.iter().rev() {
+        if awaited == Some(frame) {
+            awaited = None;
+        } else if awaited.is_none() {
+            passed = passed.min(lua_left);
+            while passed > 0 && inside[passed - 1].is_none_or(|at| at >= left) {
+                passed -= 1;
+            }
+            let next = passed.checked_sub(1).and_then(|next| inside[next]);
+            if next.is_some_and(|at| native[at] == *frame) {
+                enter(&mut lua_left, left, out);
+            }
+        }
         out.push(*frame);
+        left -= 1;
         if enters(frame) {
-            enter(left, out);
+            awaited = enter(&mut lua_left, left, out);
         }
     }
-    enter(0, out);
+    enter(&mut lua_left, 0, out);
 }
 
 #[cfg(test)]
@@ -68,6 +103,17 @@ mod tests {
             module: None,
             address,
         }
+    }
+
+    #[test]
+    fn built_ins_are_named_after_their_library() {
+        for (symbol, name) in [("lj_cf_table_sort", "table.sort"), ("lj_cf_print", "print")] {
+            assert_eq!(
+                builtin_of(symbol.as_bytes()),
+                Some(&builtin(name.as_bytes())[..])
+            );
+        }
+        assert_eq!(builtin_of(b"table_sort"), None);
     }
 
     /// Native frames with an address below 10 enter Lua, the one with address
@@ -106,6 +152,46 @@ mod tests {
             lua(3),
             lua(4),
             native(40),
+        ];
+        assert_eq!(joined, expected);
+    }
+
+    #[test]
+    fn a_c_function_comes_before_its_native_frame_where_no_entry_is_seen() {
+        // `lua_call` has left no frame between the two C functions.
+        let joined = join(
+            &[c(4), lua(3), c(3), lua(1)],
+            &[native(40), native(31), native(30), native(1), native(20)],
+        );
+        let expected = [
+            native(20),
+            native(1),
+            lua(1),
+            c(3),
+            native(30),
+            native(31),
+            lua(3),
+            c(4),
+            native(40),
+        ];
+        assert_eq!(joined, expected);
+    }
+
+    #[test]
+    fn a_c_function_inside_of_itself_is_two() {
+        let joined = join(
+            &[c(3), lua(2), c(3), lua(1)],
+            &[native(30), native(2), native(30), native(1)],
+        );
+        let expected = [
+            native(1),
+            lua(1),
+            c(3),
+            native(30),
+            native(2),
+            lua(2),
+            c(3),
+            native(30),
         ];
         assert_eq!(joined, expected);
     }

@@ -125,6 +125,38 @@ impl Profile {
         self.end.map_or(self.sampled_us, |end| end.duration_us)
     }
 
+    /// Where code is that was met at `address` of a module, which the recorder may
+    /// not have known yet: the profile may have defined it since.
+    pub fn settled(&self, module: Option<u32>, address: u64) -> (Option<u32>, u64) {
+        let holds = |module: &Module| (module.low..module.end).contains(&address);
+        let late = module
+            .is_none()
+            .then(|| self.modules.iter().position(holds));
+        match late.flatten() {
+            Some(late) => {
+                let address = address.wrapping_sub(self.modules[late].bias);
+                (Some(late as u32), address)
+            }
+            None => (module, address),
+        }
+    }
+
+    /// The name of a function, empty if there is none. Of a library that was
+    /// loaded later it may have come at the end, with another definition.
+    pub fn name_of<'a>(&'a self, func: &'a Func) -> &'a [u8] {
+        // Functions whose code is not known have nothing in common.
+        if !func.name.is_empty() || func.address == 0 {
+            return &func.name;
+        }
+        let place = |func: &Func| (func.kind, self.settled(func.module, func.address));
+        let here = place(func);
+        let same = |other: &&Func| !other.name.is_empty() && place(other) == here;
+        self.funcs
+            .iter()
+            .find(same)
+            .map_or(&[], |other| &other.name)
+    }
+
     /// What the end record says otherwise than the samples before it.
     fn contradiction(&self) -> Option<String> {
         let end = self.end?;

@@ -62,8 +62,15 @@ impl Builder {
             _ => false,
         };
         let mut innermost = HashMap::new();
+        let mut builtins = HashMap::new();
         for (at, frame) in native.iter().enumerate() {
             innermost.entry(*frame).or_insert(at);
+            if let Frame::Native { address, .. } = frame
+                && let Some(name) = symbols.get(address)
+                && let Some(builtin) = join::builtin_of(name)
+            {
+                builtins.entry(builtin).or_insert(at);
+            }
         }
         let inside = |frame: &Frame| match frame {
             Frame::Func { func } => {
@@ -72,8 +79,10 @@ impl Builder {
                     module: None,
                     address: func.address,
                 };
-                let is_c = func.kind == FuncKind::C;
-                innermost.get(&start).copied().filter(|_| is_c)
+                let at_its_code = innermost.get(&start).filter(|_| func.address != 0);
+                // Conversion from version 3 makes C functions of built-ins.
+                let named = || builtins.get(&join::builtin(&func.name)[..]);
+                at_its_code.or_else(named).copied()
             }
             _ => None,
         };
