@@ -49,6 +49,7 @@ describe("the options", function()
       interval = { "number", "a number" },
       path = { "string", "a string" },
       depth = { "number", "a number" },
+      format = { "number", "a number, 2 or 3" },
       clock = { "string", '"auto", "perf", "thread", "itimer", "wall"' },
     }
     for option, wanted in pairs(right) do
@@ -64,6 +65,7 @@ describe("the options", function()
     it("are not converted, as Lua would", function()
       refused({ interval = "10" }, "'interval'", "a number", "not a string")
       refused({ depth = "10" }, "'depth'", "a number", "not a string")
+      refused({ format = "2" }, "'format'", "a number, 2 or 3", "not a string")
       refused({ path = 10, mode = "C" }, "'path'", "a string", "not a number")
     end)
   end)
@@ -72,7 +74,7 @@ describe("the options", function()
     for given, near in pairs {
       intervall = "interval", intervl = "interval", Interval = "interval",
       mod = "mode", modes = "mode", pth = "path", paths = "path", dept = "depth",
-      clok = "clock", clocks = "clock",
+      clok = "clock", clocks = "clock", formt = "format", formats = "format",
     } do
       it(("%s is refused with %s"):format(given, near), function()
         refused({ [given] = 1 }, ("unknown option '%s', did you mean '%s'%%?"):format(given, near))
@@ -132,6 +134,18 @@ describe("the options", function()
     end
     for _, depth in ipairs { 0, -1, 4097, 1.5, 0 / 0, math.huge, 2 ^ 53 } do
       it("can't be " .. depth, function() refused({ depth = depth }, "'depth'") end)
+    end
+  end)
+
+  describe("format", function()
+    for _, format in ipairs { 2, 3 } do
+      it("can be " .. format, function()
+        assert.is_true(sysprof.start { format = format })
+        assert.is_true(sysprof.stop())
+      end)
+    end
+    for _, format in ipairs { 0, 1, 2.5, 4, -2, 0 / 0, math.huge } do
+      it("can't be " .. format, function() refused({ format = format }, "'format' must be 2 or 3, not ") end)
     end
   end)
 

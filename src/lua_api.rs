@@ -115,7 +115,7 @@ fn parse(arguments: &MultiValue) -> Parsed<Options> {
             "clock" => {
                 options.clock = one_of(&value, "clock", &ClockChoice::ALL.map(|c| (c.name(), c)))?;
             }
-            "format" => options.format = options::format(number(&value, "format")?)?,
+            "format" => options.format = format(&value)?,
             unknown => {
                 let meant = options::nearest(unknown, &NAMES)
                     .map(|name| format!(", did you mean '{name}'?"))
@@ -155,6 +155,12 @@ fn number(value: &Value, option: &str) -> Parsed<f64> {
         Value::Number(number) => Ok(*number),
         other => Err(wrong_type(option, "a number", other)),
     }
+}
+
+fn format(value: &Value) -> Parsed<Format> {
+    let version =
+        number(value, "format").map_err(|_| wrong_type("format", "a number, 2 or 3", value))?;
+    options::format(version)
 }
 
 fn one_of<T: Copy>(value: &Value, option: &str, choices: &[(&str, T)]) -> Parsed<T> {

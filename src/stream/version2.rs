@@ -22,7 +22,7 @@ use crate::vm::names;
 use crate::vm::objects::{Identity, Proto};
 use crate::vm::trace::Trace;
 use ljp::encode::{Cursor, MAX_V2_PIECE, MAX_V2_SYMBOL, Part, v2_has_lua_stack};
-use ljp::{Reason, VmState};
+use ljp::{Mark, Reason, VmState};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -291,8 +291,12 @@ impl Version2 {
             FILLING.store(ptr::null_mut(), Ordering::Relaxed);
             return;
         }
-        let addresses = frames.iter().filter_map(|frame| match frame {
-            RawFrame::Native { address } => Some(*address as u64),
+        // A reader would take an address in no known module for part of the
+        // symbol before it.
+        let next = frames.iter().skip(1).map(Some).chain([None]);
+        let addresses = frames.iter().zip(next).filter_map(|pair| match pair {
+            (_, Some(RawFrame::Mark(Mark::UnknownCode))) => None,
+            (RawFrame::Native { address }, _) => Some(*address as u64),
             _ => None,
         });
         for address in addresses.take(native.limit) {

@@ -7,6 +7,7 @@ mod files;
 mod table;
 
 pub use files::Files;
+pub use table::demangled;
 
 use ljp::decode::Module;
 

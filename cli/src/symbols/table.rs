@@ -22,7 +22,7 @@ pub(super) struct Symbol {
 impl Symbol {
     /// Its name for people.
     pub(super) fn demangled(&self) -> String {
-        demangle_auto(self.name.as_str().into(), None).into_owned()
+        demangled(&self.name)
     }
 }
 
@@ -92,6 +92,11 @@ impl Table {
     pub(super) fn defines(&self, name: &str) -> bool {
         self.symbols.iter().any(|symbol| symbol.name == name)
     }
+}
+
+/// A symbol's name as its language has it.
+pub fn demangled(name: &str) -> String {
+    demangle_auto(name.into(), None).into_owned()
 }
 
 #[cfg(test)]

@@ -211,7 +211,7 @@ impl<'a, S: Symbols> Namer<'a, S> {
             Some(name) => Code {
                 start: Some(address),
                 functions: vec![symbols::Function {
-                    name: String::from_utf8_lossy(name).into_owned(),
+                    name: symbols::demangled(&String::from_utf8_lossy(name)),
                     place: None,
                 }],
             },
