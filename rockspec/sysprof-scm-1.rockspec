@@ -1,5 +1,5 @@
 -- For `luarocks make`: builds this work tree with cargo and installs the Lua
--- module, its native part and the `sysprof` command.
+-- module, its native part, the `sysprof` command, and the header of the C API.
 rockspec_format = "3.0"
 package = "sysprof"
 version = "scm-1"
@@ -21,4 +21,6 @@ build = {
     lib = { sysprof_core = "build/lib/sysprof_core.so" },
     bin = { sysprof = "build/bin/sysprof" },
   },
+  -- LuaRocks has no place for headers: these go into the rock's own folder.
+  copy_directories = { "include", "docs" },
 }

@@ -22,6 +22,9 @@ describe("luarocks make", function()
     assert.equal(0, code, out .. err)
     for _, file in ipairs {
       "share/lua/5.1/sysprof.lua", "lib/lua/5.1/sysprof_core.so", "bin/sysprof",
+      -- Where a host in C finds what it is compiled with: docs/c-api.md says so.
+      "lib/luarocks/rocks-5.1/sysprof/scm-1/include/lmisclib.h",
+      "lib/luarocks/rocks-5.1/sysprof/scm-1/docs/c-api.md",
     } do
       assert.equal(0, (shell.run(tree, "test -f " .. file)), file)
     end

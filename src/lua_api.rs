@@ -54,6 +54,9 @@ pub fn module(lua: &Lua) -> Result<Table> {
 }
 
 fn start(lua: &Lua, arguments: MultiValue) -> Result<MultiValue> {
+    if cfg!(feature = "disabled") {
+        return answer(lua, Err(Error::Disabled));
+    }
     let mut followed = false;
     let started = parse(&arguments).map_err(Error::from).and_then(|options| {
         session::start(&options, None, || {

@@ -28,6 +28,33 @@ extern "C" {
 
 #define NEVER ((uint64_t)-1)
 
+/* The recorder fills the counters in by the numbers of the states. */
+#ifndef __cplusplus
+#define static_assert _Static_assert
+#endif
+#define COUNTER(name, number) \
+  static_assert(offsetof(struct luam_Sysprof_Counters, name) == (number) * sizeof(uint64_t), \
+                #name " is counter " #number)
+COUNTER(vmst_interp, 0);
+COUNTER(vmst_lfunc, 1);
+COUNTER(vmst_ffunc, 2);
+COUNTER(vmst_cfunc, 3);
+COUNTER(vmst_gc, 4);
+COUNTER(vmst_exit, 5);
+COUNTER(vmst_record, 6);
+COUNTER(vmst_opt, 7);
+COUNTER(vmst_asm, 8);
+COUNTER(vmst_trace, 9);
+COUNTER(samples, 10);
+COUNTER(overruns, 11);
+static_assert(sizeof(struct luam_Sysprof_Counters) == 12 * sizeof(uint64_t), "and no other");
+static_assert(offsetof(struct luam_Sysprof_Options, interval) == 8 &&
+                offsetof(struct luam_Sysprof_Options, buf) == 16 &&
+                offsetof(struct luam_Sysprof_Options, len) == 24 &&
+                offsetof(struct luam_Sysprof_Options, ctx) == 32,
+              "options are as the recorder reads them");
+static_assert(sizeof(struct luam_Sysprof_Config) == 3 * sizeof(void *), "so is the configuration");
+
 /* What the writer is told to do, and what has happened. */
 struct host {
   FILE *file;

@@ -285,4 +285,35 @@ fn a_module_that_is_disabled_says_so() {
         module.display()
     );
     Host::compile(Flavour::C, &module).run("disabled");
+    let (start, line) = ("profiler is disabled", "nil true true 95\n");
+    let folder = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::symlink(&module, folder.path().join("sysprof_core.so")).expect("a link");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = format!(
+        r#"
+        local sysprof = require "sysprof"
+        assert(misc.sysprof == sysprof and type(sysprof.version) == "string")
+        local function answered(result, message, errno)
+          print(result, message:find("{start}", 1, true) == 1, message:find "'disabled'" ~= nil, errno)
+        end
+        answered(sysprof.start())
+        answered(sysprof.start {{ mode = "C", path = "profile", format = 2 }})
+        answered(sysprof.stop())
+        answered(sysprof.report())
+        assert(not io.open "profile")
+        -- There is nothing that could be misused.
+        answered(sysprof.start {{ mode = "X" }})
+        "#
+    );
+    let output = Command::new(root.join("build/luajit").join(BUILD).join("bin/luajit"))
+        .args(["-e", &program])
+        .current_dir(&folder)
+        .env("LUA_PATH", root.join("lua/?.lua"))
+        .env("LUA_CPATH", folder.path().join("?.so"))
+        .output()
+        .expect("luajit runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let out = String::from_utf8_lossy(&output.stdout).replace('\t', " ");
+    assert_eq!(out, line.repeat(5));
 }
