@@ -298,7 +298,8 @@ impl<'a> Builder<'a> {
         // Where calls are entered and left must be known to the instruction, and
         // where the base is moved. LuaJITs before 2021 do not keep it.
         let precise = self.exact && self.snapshots.has_offsets();
-        if !precise && (returns.len() > 0 || self.exact && self.path.nodes.len() > 1) {
+        let calls = self.path.nodes.iter().any(|node| node.caller.is_some());
+        if !precise && (returns.len() > 0 || self.exact && calls) {
             return None;
         }
         let mut from = 0;
