@@ -59,7 +59,8 @@ describe("under a session", function()
         pending(samples)
         return
       end
-      assert.equal("0", result)
+      -- The interval timer counts the time of the thread that writes as well.
+      assert.is_true(tonumber(result) <= (clock == "itimer" and 5 or 0), result)
       assert.is_true(samples >= 30, samples)
     end)
   end
