@@ -4,8 +4,8 @@ local stepper = require "sysprof_stepper"
 local program, compiled = arg[1], arg[2] == "jit"
 
 if not compiled then jit.off() end
-local body, clock = assert(loadfile(program))()
-local counts, wrong = stepper.check(body, compiled, clock)
+local body, clock, before = assert(loadfile(program))()
+local counts, wrong = stepper.check(body, compiled, clock, before)
 if not counts then
   io.stderr:write(wrong, "\n")
   os.exit(2)

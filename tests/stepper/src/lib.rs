@@ -13,7 +13,7 @@ mod step;
 mod truth;
 
 use mlua::ffi;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::fmt::Write as _;
 use sysprof::fault::FaultHandlers;
 use sysprof::jit::events::{self, Following};
@@ -22,13 +22,18 @@ use sysprof::session::Error;
 use sysprof::stack::{Extent, Walker};
 use truth::Clock;
 
-/// `check(f, compiled, clock)`: returns counts, and what was wrong as text.
+/// Where `before` is kept.
+const BEFORE: &CStr = c"stepper.before";
+
+/// `check(f, compiled, clock, before)`: returns counts, and what was wrong as text.
+/// `before` is called when the truth is known and nobody looks yet.
 unsafe extern "C-unwind" fn check(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: called by Lua with a live state; the API is used as documented.
     unsafe {
         ffi::luaL_checktype(state, 1, ffi::LUA_TFUNCTION);
         let compiled = ffi::lua_toboolean(state, 2) != 0;
-        ffi::lua_settop(state, 3);
+        ffi::lua_settop(state, 4);
+        ffi::lua_setfield(state, ffi::LUA_REGISTRYINDEX, BEFORE.as_ptr());
         // What is read while looking around may not be there.
         let faults = FaultHandlers::install();
         let clock = Clock::of(state, 3);
@@ -37,6 +42,11 @@ unsafe extern "C-unwind" fn check(state: *mut ffi::lua_State) -> c_int {
         ffi::lua_gc(state, ffi::LUA_GCCOLLECT, 0);
         ffi::lua_gc(state, ffi::LUA_GCSTOP, 0);
         let truth = truth::record(state, clock);
+        ffi::lua_getfield(state, ffi::LUA_REGISTRYINDEX, BEFORE.as_ptr());
+        match ffi::lua_isfunction(state, -1) {
+            0 => ffi::lua_pop(state, 1),
+            _ => ffi::lua_call(state, 0, 0),
+        }
         let result = match look_around(state) {
             Ok((walker, following)) => {
                 let lua = mlua::Lua::get_or_init_from_ptr(state);
