@@ -32,4 +32,31 @@ describe("shares of the time", function()
     assert.near(25, totals.heavy, WITHIN)
     assert.near(75, totals.light, WITHIN)
   end)
+
+  -- LuaJITs from before 2021 do not say which calls a trace has in it.
+  local inlined = not (os.getenv "SPEC_HOST" or ""):find "^210%.0%."
+
+  local function compiled(what)
+    local path = folder .. "/profile"
+    local code, _, err = shell.run(".", ("luajit spec/support/inlined.lua %s %d %s"):format(path, SIGNALS, what))
+    assert.equal("", err)
+    assert.equal(0, code)
+    return profile.totals(path), profile.lines(path, "inlined.lua")
+  end
+
+  it("are 75 and 25 in one trace with six sines and two, and the same for each line", function()
+    if not inlined then return pending "inlined calls are not told apart" end
+    local totals, lines = compiled "sines"
+    assert.near(75, totals.six, WITHIN)
+    assert.near(25, totals.two, WITHIN)
+    for line = 13, 18 do assert.near(12.5, lines[line], WITHIN) end
+    for line = 22, 23 do assert.near(12.5, lines[line], WITHIN) end
+  end)
+
+  it("are nearly all and nothing where the two sines were moved out of the loop", function()
+    if not inlined then return pending "inlined calls are not told apart" end
+    local totals = compiled "eliminated"
+    assert.near(100, totals.six, 2 * WITHIN)
+    assert.near(0, totals.two or 0, WITHIN)
+  end)
 end)

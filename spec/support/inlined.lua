@@ -1,0 +1,49 @@
+-- A program whose true shares are known, all of it in one trace: `six` has a sine
+-- in each of its six lines, `two` in two, or in none that is left.
+--
+--   luajit inlined.lua FILE SIGNALS sines|eliminated
+--
+-- records itself in mode "C" until SIGNALS signals have come.
+
+local sysprof = require "sysprof"
+local path, signals, eliminated = arg[1], tonumber(arg[2]), arg[3] == "eliminated"
+local sin = math.sin
+
+local function six(x)
+  local s = sin(x + 0.1)
+  s = s + sin(x + 0.2)
+  s = s + sin(x + 0.3)
+  s = s + sin(x + 0.4)
+  s = s + sin(x + 0.5)
+  return s + sin(x + 0.6)
+end
+
+local function two(x)
+  local s = sin(x + 0.7)
+  return s + sin(x + 0.8)
+end
+
+-- All of its arguments are of a size for which the C library does the same.
+local function loop(n)
+  local s, x, same = 0, 1, 1
+  for _ = 1, n do
+    x = x + 1e-6
+    s = s + six(x)
+    if eliminated then
+      s = s + two(same)
+    else
+      s = s + two(x)
+    end
+  end
+  return s
+end
+
+loop(100)
+jit.flush()
+assert(sysprof.start { mode = "C", interval = 0.1, path = path })
+-- A tick that had no signal of its own adds weight to another, no knowledge.
+repeat
+  loop(200000)
+  local report = sysprof.report()
+until report.samples - report.overruns >= signals
+assert(sysprof.stop())
