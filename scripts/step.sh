@@ -52,6 +52,10 @@ for host in "$@"; do
 done
 
 echo "step: $passed passed, $failed failed"
+awk '/^traces_/ { n[substr($1, 8)] += $2 } END {
+    printf "traces by their ends:"
+    for (kind in n) printf " %s %d", kind, n[kind]
+    print "" }' "$work/counts"
 awk '{ n[$1] += $2 } END {
     printf "instructions %d, wrong %d, without stack %d, faults %d\n",
         n["instructions"], n["wrong"] + n["wrong_native"], n["without_stack"], n["faults"] }' "$work/counts"

@@ -10,6 +10,15 @@ if not counts then
   io.stderr:write(wrong, "\n")
   os.exit(2)
 end
+-- What was compiled, by how it ends, as LuaJIT itself has it.
+local ends = compiled and require "jit.util".traceinfo or function() end
+for trace = 1, 1000 do
+  local info = ends(trace)
+  if info then
+    local name = "traces_" .. info.linktype:gsub("%W", "_")
+    counts[name] = (counts[name] or 0) + 1
+  end
+end
 local names = {}
 for name in pairs(counts) do names[#names + 1] = name end
 table.sort(names)
