@@ -86,7 +86,10 @@ fn settled(layout: &Layout, registers: &Registers) -> Option<Top> {
                             if proto.holds(layout, pc) == Some(true))
                     })
             });
-            let arrived = entering || at_or_before(layout, registers, pc)?;
+            let arrived = match entering {
+                true => at_header(layout, registers.rip, header)?,
+                false => at_or_before(layout, registers, pc)?,
+            };
             (running
                 && arrived
                 && !returning
@@ -105,6 +108,23 @@ fn settled(layout: &Layout, registers: &Registers) -> Option<Top> {
             (within(function)? && !rival && called(layout, stack, base, link)).then(|| top(0))
         }
     }
+}
+
+/// Whether the code of the function header at `header` is at `ip`. Headers that
+/// count calls go on into the code of those that do not, the next opcode's.
+/// Elsewhere a position right after the header may be another function's, or left
+/// from before: the VM leaves compiled code with that trace's registers.
+fn at_header(layout: &Layout, ip: usize, header: usize) -> Option<bool> {
+    let opcode = usize::from(read::<u8>(header)?);
+    let handler = layout.handler_of(ip)?;
+    Some(
+        layout
+            .entries
+            .get(opcode..)?
+            .iter()
+            .take(2)
+            .any(|&entry| entry == handler),
+    )
 }
 
 /// Whether the instruction before `pc` is the one that runs, or the next one to
