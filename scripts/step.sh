@@ -57,6 +57,9 @@ awk '/^traces_/ { n[substr($1, 8)] += $2 } END {
     for (kind in n) printf " %s %d", kind, n[kind]
     print "" }' "$work/counts"
 awk '{ n[$1] += $2 } END {
+    if (n["in_traces"] > 0)
+        printf "in traces %d, of which %d (%.1f %%) with ancestors only\n",
+            n["in_traces"], n["ancestors"], 100 * n["ancestors"] / n["in_traces"]
     printf "instructions %d, wrong %d, without stack %d, faults %d\n",
         n["instructions"], n["wrong"] + n["wrong_native"], n["without_stack"], n["faults"] }' "$work/counts"
 [ "$failed" = 0 ]

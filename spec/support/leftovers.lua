@@ -17,9 +17,19 @@ local function entries(folder)
   return list
 end
 
-local function count(folder)
+-- How many threads there are that do not end: one that was joined may be seen for a
+-- moment, as the kernel tells who waits for it before it takes it off the list.
+local function threads()
+  -- PF_EXITING of the field `flags` (proc_pid_stat(5)).
+  local EXITING = 4
   local n = 0
-  for _ in lfs.dir(folder) do n = n + 1 end
+  for id in lfs.dir "/proc/self/task" do
+    local file = id:find "^%d" and io.open("/proc/self/task/" .. id .. "/stat")
+    local stat = file and file:read "*a"
+    if file then file:close() end
+    local flags = stat and stat:match "%) %a %-?%d+ %-?%d+ %-?%d+ %-?%d+ %-?%d+ (%d+)"
+    if flags and bit.band(tonumber(flags), EXITING) == 0 then n = n + 1 end
+  end
   return n
 end
 
@@ -35,7 +45,7 @@ end
 return function()
   return {
     descriptors = entries "/proc/self/fd",
-    threads = count "/proc/self/task",
+    threads = threads(),
     timers = lines("/proc/self/timers", function(line) return line:match "^ID:.*" end),
     signals = lines("/proc/self/status", function(line) return line:match "^Sig[BIC]%a+:.*" end),
   }

@@ -1,7 +1,9 @@
 -- Runs a program with a session or without one, and prints how many traces were
 -- started, stopped and aborted, and how often one was left.
--- Usage: luajit unchanged.lua PROGRAM SIZE with|sans
-local program, size, how = arg[1], arg[2], arg[3]
+-- Usage: luajit unchanged.lua PROGRAM SIZE with|sans SHIFT
+-- SHIFT moves what is allocated afterwards.
+local program, size, how, shift = arg[1], arg[2], arg[3], tonumber(arg[4])
+local shifting = ("x"):rep(1000 * shift)
 local sysprof = require "sysprof"
 arg = { [0] = program, size }
 -- Hot counters go by the address of bytecode: it is loaded before anything differs.
@@ -44,4 +46,5 @@ if how == "with" then
   assert(sysprof.stop())
 end
 say(table.concat(counts, ", "))
+assert(#shifting == 1000 * shift)
 io.stderr:write(samples)
