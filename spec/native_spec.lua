@@ -188,7 +188,7 @@ describe("native code and Lua in one stack:", function()
     for i, stack in ipairs(wanted) do assert.matches(pattern(stack), found[i]) end
     -- With the insides of LuaJIT shown all of them begin where the program does.
     for _, stack in ipairs(stacks "--native") do
-      assert.matches("^_start;.*;main;.*;pmain;.*;main chunk %(case%.lua%)", stack)
+      assert.matches("^_start;.*;main;.*;lua_pcall;main chunk %(case%.lua%)", stack)
     end
   end
 
