@@ -52,11 +52,10 @@ for host in "$@"; do
 done
 
 echo "step: $passed passed, $failed failed"
-awk '/^traces_/ { n[substr($1, 8)] += $2 } END {
-    printf "traces by their ends:"
-    for (kind in n) printf " %s %d", kind, n[kind]
-    print "" }' "$work/counts"
 awk '{ n[$1] += $2 } END {
+    printf "traces by their ends:"
+    for (name in n) if (sub(/^traces_/, "", name)) printf " %s %d", name, n["traces_" name]
+    print ""
     if (n["in_traces"] > 0)
         printf "in traces %d, of which %d (%.1f %%) with ancestors only\n",
             n["in_traces"], n["ancestors"], 100 * n["ancestors"] / n["in_traces"]
