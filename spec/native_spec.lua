@@ -96,7 +96,7 @@ local function called() native.leaf() return 1 end
 local callback = ffi.cast("int (*)(int)", called)
 local sum = library.native_each(callback, 1)
 callback:free()
-]], "main;ffi.meta___call;native_each;@4;native.leaf" },
+]], "main;ffi.meta.__call;native_each;@4;native.leaf" },
   { "an FFI call from a trace", [[
 local ffi = require "ffi"
 ffi.cdef "int native_plain(int, int);"
@@ -106,7 +106,7 @@ local function hot()
   for i = 1, 200 do sum = sum + library.native_plain(190, i) end
 end
 hot()
-]], "main;hot @4;" .. (INLINED and "ffi.meta___call;" or "") .. "native_plain" },
+]], "main;hot @4;" .. (INLINED and "ffi.meta.__call;" or "") .. "native_plain" },
   { "C++ that throws and catches", [[
 local function inner() native.leaf() end
 native.cpp(inner)
@@ -126,6 +126,15 @@ local function inner() native.leaf() end
 native.framed(inner)
 ]], "main;native.framed;native_framed;native_back;@1;native.leaf" },
 }
+
+-- A method that a metatable alone leads to, of a library that not every LuaJIT has.
+if pcall(require, "string.buffer") then
+  cases[#cases + 1] = { "a method of a string buffer", [[
+local buffer = require "string.buffer"
+local object = setmetatable({}, { __tostring = function() native.leaf() return "" end })
+buffer.new():put(object)
+]], "main;buffer:put;@2;native.leaf" }
+end
 
 -- Stacks whose native part ends somewhere: they say so, and go on where Lua does.
 local ends = {

@@ -9,7 +9,8 @@
 //! - `recording` has it numbered and encoded by `stream`, whose writer puts it
 //!   into a file;
 //! - `session` builds all that up from `options` and takes it down again, and
-//!   `lua_api` shows it to Lua, `c_api` to C.
+//!   `lua_api` shows it to Lua, with what functions are called in `libraries`,
+//!   `c_api` to C.
 //!
 //! `vm` knows nothing of signals or files, `native` nothing of LuaJIT, `stream`
 //! nothing of signals. What runs in the handler says so in its first lines.
@@ -20,6 +21,7 @@ pub mod clock;
 pub mod counters;
 pub mod fault;
 pub mod jit;
+pub mod libraries;
 pub mod lua_api;
 pub mod memory;
 pub mod native;

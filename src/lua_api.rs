@@ -4,18 +4,17 @@
 //! works.
 
 use crate::jit::events;
+use crate::libraries;
 use crate::native::modules::Catalogue;
 use crate::native::tables;
 use crate::options::{self, ClockChoice, Format, Misuse, Mode, Options};
 use crate::session::{self, Error, Host};
 use crate::stream::intern::FunctionNames;
 use crate::vm::heap;
-use crate::vm::layout::{Family, Layout};
-use crate::vm::objects::{Function, Kind};
+use crate::vm::layout::Family;
 use crate::vm::probe::{self, CodeExtent};
 use ljp::{Reason, VmState};
 use mlua::{Lua, MultiValue, Result, Table, Value, ffi};
-use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::path::PathBuf;
 
@@ -259,7 +258,7 @@ fn look(lua: &Lua, format: Format) -> std::result::Result<Host, Error> {
         .raw_get::<Table>("jit")
         .and_then(|jit| jit.raw_get::<String>("version"))
         .unwrap_or_default();
-    let functions = known_functions(lua, &layout);
+    let functions = libraries::functions(lua, &layout);
     let mut prototypes = Vec::new();
     if format == Format::Version2 {
         // SAFETY: as above.
@@ -340,126 +339,7 @@ fn names_now(lua: &Lua) -> Option<FunctionNames> {
     let mut global = None;
     // SAFETY: only reads the running thread.
     unsafe { lua.exec_raw::<()>((), |state| global = global_of(state)) }.ok()?;
-    (global == Some(layout.global)).then(|| known_functions(lua, &layout))
-}
-
-/// The C functions and built-ins of all loaded libraries, by name.
-fn known_functions(lua: &Lua, layout: &Layout) -> FunctionNames {
-    let mut names = Vec::new();
-    let mut owners = HashMap::new();
-    let mut shared = HashSet::new();
-    let mut add = |function: &mlua::Function, name: String| {
-        let Some(function) = Function::at(layout, function.to_pointer() as usize) else {
-            return;
-        };
-        let ffid = match function.kind(layout) {
-            Some(Kind::C) => 1,
-            Some(Kind::Builtin(ffid)) => ffid,
-            _ => return,
-        };
-        if let Some(code) = function.code(layout) {
-            let key = (code, ffid);
-            if *owners.entry(key).or_insert(function) != function && ffid == 1 {
-                shared.insert(key);
-            }
-            names.push((key, name));
-        }
-    };
-    let loaded = lua
-        .globals()
-        .raw_get::<Table>("package")
-        .and_then(|package| package.raw_get::<Table>("loaded"));
-    for (library, table) in loaded
-        .iter()
-        .flat_map(|loaded| named(loaded, Value::as_table))
-    {
-        for (name, function) in named(&table, Value::as_function) {
-            let name = if library == "_G" {
-                name
-            } else {
-                format!("{library}.{name}")
-            };
-            add(&function, name);
-        }
-    }
-    for (function, name) in hidden_functions(lua, layout) {
-        add(&function, name);
-    }
-    // A language's bindings may give all of their functions the same machine code,
-    // by which they can't be told apart.
-    names.retain(|(key, _)| !shared.contains(key));
-    FunctionNames::new(names)
-}
-
-/// The entries of `table` whose key is a string and whose value `of` takes.
-///
-/// Pairs are read as plain values: reading them as other types would end at the
-/// first one that is none.
-fn named<T: Clone>(table: &Table, of: fn(&Value) -> Option<&T>) -> Vec<(String, T)> {
-    let pairs = table.pairs::<Value, Value>().flatten();
-    pairs
-        .filter_map(|(key, value)| Some((key.as_string()?.to_string_lossy(), of(&value)?.clone())))
-        .collect()
-}
-
-/// Built-ins that no table holds: iterators and their like, as their makers
-/// return them, and methods of files.
-fn hidden_functions(lua: &Lua, layout: &Layout) -> Vec<(mlua::Function, String)> {
-    const MAKERS: [(&str, &str); 3] = [
-        ("ipairs_aux", "return (ipairs({}))"),
-        (
-            "coroutine.wrap_aux",
-            "return (coroutine.wrap(function() end))",
-        ),
-        ("string.gmatch_aux", "return (string.gmatch('', ''))"),
-    ];
-    // In an environment of the originals: a program may have put its own
-    // functions in their place, which are none of our business.
-    let Ok(environment) = pristine(lua, layout) else {
-        return Vec::new();
-    };
-    let mut found: Vec<(mlua::Function, String)> = MAKERS
-        .iter()
-        .filter_map(|(name, maker)| {
-            let maker = lua.load(*maker).set_environment(environment.clone());
-            Some((maker.call::<mlua::Function>(()).ok()?, (*name).to_owned()))
-        })
-        .collect();
-    let methods = lua
-        .globals()
-        .raw_get::<Table>("io")
-        .and_then(|io| io.raw_get::<mlua::AnyUserData>("stdout"))
-        .and_then(|file| file.metatable())
-        .and_then(|methods| methods.get::<Table>("__index"));
-    if let Ok(methods) = methods {
-        for (name, method) in named(&methods, Value::as_function) {
-            found.push((method, format!("file:{name}")));
-        }
-    }
-    found
-}
-
-/// The built-ins that [`hidden_functions`] calls, those that are still built-ins.
-fn pristine(lua: &Lua, layout: &Layout) -> Result<Table> {
-    let environment = lua.create_table()?;
-    let globals = lua.globals();
-    let copy = |from: &Table, to: &Table, name: &str| -> Result<()> {
-        let function = from.raw_get::<mlua::Function>(name)?;
-        // Not by `Function::info`: in Tarantool 2.6 mlua panics there.
-        let kind = Function::at(layout, function.to_pointer() as usize)
-            .and_then(|function| function.kind(layout));
-        if matches!(kind, Some(Kind::Builtin(_))) {
-            to.raw_set(name, function)?;
-        }
-        Ok(())
-    };
-    copy(&globals, &environment, "ipairs")?;
-    for (library, function) in [("coroutine", "wrap"), ("string", "gmatch")] {
-        let table = lua.create_table()?;
-        copy(&globals.raw_get(library)?, &table, function)?;
-        environment.raw_set(library, table)?;
-    }
-    Ok(environment)
+    (global == Some(layout.global)).then(|| libraries::functions(lua, &layout))
 }
 
 /// What `require` calls.

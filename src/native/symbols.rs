@@ -11,9 +11,18 @@ use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::fs::File;
 
+/// A function's symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// Its name, which is not empty.
+    pub name: Vec<u8>,
+    /// Bytes of its code, 0 if the table doesn't say.
+    pub size: u64,
+}
+
 /// The functions of `module` by the address where each begins in memory, the
 /// first one of several names. None, where it has no file that can be read.
-pub fn functions(module: &Module) -> Vec<(u64, Vec<u8>)> {
+pub fn functions(module: &Module) -> Vec<(u64, Symbol)> {
     if let Ok(file) = File::open(&module.path) {
         return of(&ReadCache::new(file), module.bias as u64);
     }
@@ -27,17 +36,18 @@ pub fn functions(module: &Module) -> Vec<(u64, Vec<u8>)> {
     Vec::new()
 }
 
-fn of<'d>(data: impl ReadRef<'d>, bias: u64) -> Vec<(u64, Vec<u8>)> {
+fn of<'d>(data: impl ReadRef<'d>, bias: u64) -> Vec<(u64, Symbol)> {
     let Ok(file) = object::File::parse(data) else {
         return Vec::new();
     };
-    let mut functions: Vec<(u64, Vec<u8>)> = (file.symbols().chain(file.dynamic_symbols()))
+    let mut functions: Vec<(u64, Symbol)> = (file.symbols().chain(file.dynamic_symbols()))
         .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
         .filter_map(|symbol| {
             let address = bias.wrapping_add(symbol.address());
-            Some((address, symbol.name_bytes().ok()?.to_vec()))
+            let (name, size) = (symbol.name_bytes().ok()?.to_vec(), symbol.size());
+            Some((address, Symbol { name, size }))
         })
-        .filter(|(_, name)| !name.is_empty())
+        .filter(|(_, symbol)| !symbol.name.is_empty())
         .collect();
     functions.sort_by_key(|function| function.0);
     functions.dedup_by_key(|function| function.0);
@@ -55,7 +65,7 @@ mod tests {
         let address = libc::getpid as *const () as u64;
         let found = catalogue.loaded().any(|module| {
             (functions(module).iter())
-                .any(|(start, name)| *start == address && name.ends_with(b"getpid"))
+                .any(|(start, symbol)| *start == address && symbol.name.ends_with(b"getpid"))
         });
         assert!(found);
     }
@@ -67,7 +77,7 @@ mod tests {
         let names = functions(vdso.expect("x86-64 Linux has one"));
         let clock = names
             .iter()
-            .any(|(_, name)| name.ends_with(b"clock_gettime"));
+            .any(|(_, symbol)| symbol.name.ends_with(b"clock_gettime"));
         assert!(clock, "{names:?}");
     }
 }

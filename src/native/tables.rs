@@ -4,6 +4,7 @@
 //! walking it is `unwind`'s job.
 
 use super::modules::Module;
+use super::sections::UnwindSections;
 use gimli::{
     CfaRule, CieOrFde, EhFrame, EhFrameHdr, NativeEndian, Register, UnwindContext, UnwindSection,
 };
@@ -21,6 +22,31 @@ pub struct Described {
     /// Bytes from the stack pointer to the frame's end in the middle of that
     /// code, if the tables give it so.
     pub frame_size: Option<usize>,
+}
+
+/// Where the functions begin that the tables of `module` describe, in the order
+/// in which those have them.
+pub fn starts(module: &Module) -> Vec<usize> {
+    let mut starts = Vec::new();
+    if let Some(sections) = &module.unwind {
+        each(sections, |code| starts.push(code.start));
+    }
+    starts
+}
+
+/// Calls `with` for the code that each entry describes.
+fn each(sections: &UnwindSections, mut with: impl FnMut(Range<usize>)) {
+    let (bases, frames) = (sections.bases(), sections.frames());
+    let mut entries = frames.entries(&bases);
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else {
+            continue;
+        };
+        if let Ok(entry) = partial.parse(EhFrame::cie_from_offset) {
+            let start = entry.initial_address() as usize;
+            with(start..start + entry.len() as usize);
+        }
+    }
 }
 
 /// Looks `address` up in the tables of `module`.
@@ -54,22 +80,13 @@ pub fn describe(module: &Module, address: usize) -> Option<Described> {
         });
     }
     let mut gap = module.range.clone();
-    let mut entries = frames.entries(&bases);
-    while let Ok(Some(entry)) = entries.next() {
-        let CieOrFde::Fde(partial) = entry else {
-            continue;
-        };
-        let Ok(entry) = partial.parse(EhFrame::cie_from_offset) else {
-            continue;
-        };
-        let start = entry.initial_address() as usize;
-        let end = start + entry.len() as usize;
-        if end <= address {
-            gap.start = gap.start.max(end);
-        } else if start > address {
-            gap.end = gap.end.min(start);
+    each(sections, |code| {
+        if code.end <= address {
+            gap.start = gap.start.max(code.end);
+        } else if code.start > address {
+            gap.end = gap.end.min(code.start);
         }
-    }
+    });
     Some(Described {
         range: gap,
         frame_size: None,

@@ -33,37 +33,51 @@ const MAX_CHUNK: usize = 255;
 /// its names, a trace, the frame, the stack.
 const DEFINITION: usize = MAX_CHUNK + MAX_NAME + 256;
 
+/// A built-in or C function with its name.
+#[derive(Clone, Debug)]
+pub struct NamedFunction {
+    /// Its machine code.
+    pub code: usize,
+    /// Its number among the built-ins, 1 for other C functions.
+    pub ffid: u8,
+    /// Whether `code` is all of it, not what a built-in falls back to.
+    pub in_c: bool,
+    /// What it is called.
+    pub name: String,
+}
+
 /// Names of built-ins and C functions that are known before they are met.
 pub struct FunctionNames {
-    /// Machine code and number of a function, its name.
-    names: Vec<((usize, u8), String)>,
+    names: Vec<NamedFunction>,
 }
 
 impl FunctionNames {
-    /// From machine code address, built-in number and name of each.
-    pub fn new(mut names: Vec<((usize, u8), String)>) -> FunctionNames {
+    /// From those of each function, in any order; it may have several.
+    pub fn new(mut names: Vec<NamedFunction>) -> FunctionNames {
         // The shortest name of a function that has several is the best known.
-        names.sort_by(|a, b| (a.0, a.1.len(), &a.1).cmp(&(b.0, b.1.len(), &b.1)));
-        names.dedup_by_key(|entry| entry.0);
+        names.sort_by(|a, b| {
+            (a.code, a.ffid, a.name.len(), &a.name).cmp(&(b.code, b.ffid, b.name.len(), &b.name))
+        });
+        names.dedup_by_key(|function| (function.code, function.ffid));
         FunctionNames { names }
     }
 
-    /// Machine code, number and name of each.
-    pub fn all(&self) -> impl Iterator<Item = (usize, u8, &str)> {
-        (self.names.iter()).map(|((code, ffid), name)| (*code, *ffid, name.as_str()))
+    /// All of them.
+    pub fn all(&self) -> &[NamedFunction] {
+        &self.names
     }
 
-    /// The C functions that have got a name which `before` did not know, defined
+    /// The functions that have got a name which `before` did not know, defined
     /// with it: a reader gives it to the definitions that had none. Allocates.
     pub fn since(&self, before: &FunctionNames, unwinder: &Unwinder) -> Vec<u8> {
         let mut records = Vec::new();
-        for ((code, ffid), name) in &self.names {
-            if *ffid == 1 && before.get(*code, *ffid).is_empty() {
+        for function in &self.names {
+            if before.get(function.code, function.ffid).is_empty() {
                 let mut bytes = [0; DEFINITION];
                 let mut record = Cursor::new(&mut bytes);
-                let (module, address) = locate(unwinder, *code);
-                let name = &name.as_bytes()[..name.len().min(MAX_CHUNK)];
-                record.func(FuncKind::C, name, module, address);
+                let (module, address) = locate(unwinder, function.code);
+                let name = &function.name.as_bytes()[..function.name.len().min(MAX_CHUNK)];
+                record.func(kind_of(function.ffid), name, module, address);
                 records.extend_from_slice(record.written());
             }
         }
@@ -73,8 +87,8 @@ impl FunctionNames {
     fn get(&self, code: usize, ffid: u8) -> &str {
         (self
             .names
-            .binary_search_by_key(&(code, ffid), |entry| entry.0))
-        .map_or("", |index| &self.names[index].1)
+            .binary_search_by_key(&(code, ffid), |function| (function.code, function.ffid)))
+        .map_or("", |index| &self.names[index].name)
     }
 }
 
@@ -297,15 +311,11 @@ impl Interner {
             Lookup::Known(id) => return id,
             Lookup::Unknown(place) => place,
         };
-        let kind = if ffid == 1 {
-            FuncKind::C
-        } else {
-            FuncKind::Builtin
-        };
         let name = context.functions.get(code, ffid).as_bytes();
         let (module, address) = locate(context.unwinder, code);
         write(out, |record| {
-            record.func(kind, &name[..name.len().min(MAX_CHUNK)], module, address);
+            let name = &name[..name.len().min(MAX_CHUNK)];
+            record.func(kind_of(ffid), name, module, address);
         });
         let id = self.functions.len() as u32;
         self.functions.insert(place, key, id);
@@ -358,6 +368,14 @@ fn name_of(
             ..
         } => names::of_call(context.layout, *proto, *pc, to),
         _ => None,
+    }
+}
+
+/// What a function is by its number among the built-ins.
+fn kind_of(ffid: u8) -> FuncKind {
+    match ffid {
+        1 => FuncKind::C,
+        _ => FuncKind::Builtin,
     }
 }
 

@@ -14,7 +14,8 @@ use super::ring::Producer;
 use super::table::{Lookup, Table};
 use super::writer::Signals;
 use crate::native::modules::Module;
-use crate::native::symbols;
+use crate::native::symbols::{self, Symbol};
+use crate::native::tables;
 use crate::stack::{Found, RawFrame};
 use crate::vm::layout::Layout;
 use crate::vm::lines;
@@ -23,6 +24,7 @@ use crate::vm::objects::{Identity, Proto};
 use crate::vm::trace::Trace;
 use ljp::encode::{Cursor, MAX_V2_PIECE, MAX_V2_SYMBOL, Part, v2_has_lua_stack};
 use ljp::{Mark, Reason, VmState};
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -450,7 +452,9 @@ fn in_trace(layout: &Layout, frames: &[RawFrame]) -> Option<InTrace> {
 ///
 /// C functions without a symbol have the name that Lua knows them by. Built-ins
 /// are frames by number only: the symbols at those numbers, where no code can
-/// be, are their names.
+/// be, are their names. The code of one in C has the symbol that LuaJIT's makers
+/// gave it, which a stripped binary has lost: a reader finds by it which native
+/// frame is a built-in's.
 pub fn beginning(
     layout: &Layout,
     protos: &[Proto],
@@ -467,22 +471,9 @@ pub fn beginning(
             out.v2_lua_symbol(Part::Table, proto.address() as u64, chunk, line.into());
         });
     }
-    let native = module_symbols(modules);
-    for (code, ffid, name) in functions.all() {
-        let address = match ffid {
-            1 => code as u64,
-            number => number.into(),
-        };
-        let has_symbol = native.binary_search_by_key(&address, |symbol| symbol.0);
-        if has_symbol.is_err() {
-            append(&mut bytes, name.len(), |out| {
-                out.v2_c_symbol(Part::Table, address, name.as_bytes());
-            });
-        }
-    }
-    for (address, name) in &native {
+    for (address, name) in native_symbols(modules, Some(functions)) {
         append(&mut bytes, name.len(), |out| {
-            out.v2_c_symbol(Part::Table, *address, name);
+            out.v2_c_symbol(Part::Table, address, &name);
         });
     }
     append(&mut bytes, 0, |out| out.v2_final());
@@ -494,7 +485,7 @@ pub fn beginning(
 /// handler.
 pub fn late_symbols(modules: &[Module]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (address, name) in module_symbols(modules) {
+    for (address, name) in native_symbols(modules, None) {
         append(&mut bytes, name.len(), |out| {
             out.v2_c_symbol(Part::Events, address, &name);
         });
@@ -502,9 +493,35 @@ pub fn late_symbols(modules: &[Module]) -> Vec<u8> {
     bytes
 }
 
-fn module_symbols(modules: &[Module]) -> Vec<(u64, Vec<u8>)> {
-    let mut all: Vec<_> = modules.iter().flat_map(symbols::functions).collect();
-    all.sort_by_key(|symbol| symbol.0);
+/// The names of native code by where it begins. A reader takes an address for part
+/// of the symbol before it: code that has no name gets its place for one, so that
+/// it does not pass for what happens to lie before.
+fn native_symbols(modules: &[Module], known: Option<&FunctionNames>) -> BTreeMap<u64, Vec<u8>> {
+    let named: BTreeMap<u64, Symbol> = modules.iter().flat_map(symbols::functions).collect();
+    let mut nameless = BTreeMap::new();
+    for module in modules {
+        for start in tables::starts(module) {
+            let before = named.range(..=start as u64).next_back();
+            if before.is_none_or(|(&at, symbol)| at + symbol.size <= start as u64) {
+                let file = module.path.rsplit('/').next().unwrap_or_default();
+                let name = format!("{file}+{:#x}", start.wrapping_sub(module.bias));
+                nameless.insert(start as u64, name.into_bytes());
+            }
+        }
+    }
+    let mut all = nameless;
+    for function in known.iter().flat_map(|known| known.all()) {
+        let name = function.name.as_bytes();
+        match function.ffid {
+            1 => all.insert(function.code as u64, name.to_vec()),
+            number => all.insert(number.into(), name.to_vec()),
+        };
+        if function.in_c {
+            let symbol = format!("lj_cf_{}", function.name.replace('.', "_"));
+            all.insert(function.code as u64, symbol.into_bytes());
+        }
+    }
+    all.extend(named.into_iter().map(|(at, symbol)| (at, symbol.name)));
     all
 }
 

@@ -184,6 +184,15 @@ impl Function {
         layout.reference(self.0 + layout.at.func_pc)
     }
 
+    /// Whether it is a built-in that LuaJIT has no machine code of its own for but
+    /// C: all of those share one header, in `global_State` (`bc_cfunc_int`).
+    pub fn is_builtin_in_c(self, layout: &Layout) -> bool {
+        matches!(self.kind(layout), Some(Kind::Builtin(_)))
+            && self
+                .header(layout)
+                .is_some_and(|header| (layout.global..layout.dispatch).contains(&header))
+    }
+
     /// The machine code of a C function or built-in (`GCfuncC.f`).
     pub fn code(self, layout: &Layout) -> Option<usize> {
         read::<u64>(self.0 + layout.at.func_c).map(|code| code as usize)

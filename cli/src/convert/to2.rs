@@ -5,7 +5,8 @@
 //! functions in it: those of native code are the ones that it had in memory,
 //! prototypes get one each.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 
 use ljp::decode::Func;
@@ -32,6 +33,7 @@ pub fn write(
         profile,
         symbols,
         table: profile.symbols.clone(),
+        nameless: HashSet::new(),
     };
     let frames: Vec<Piece> = (profile.frames.iter())
         .map(|frame| names.piece(frame))
@@ -98,6 +100,8 @@ struct Names<'a, S> {
     profile: &'a Profile,
     symbols: &'a mut S,
     table: BTreeMap<u64, Vec<u8>>,
+    /// Where code begins whose place stands for its name.
+    nameless: HashSet<u64>,
 }
 
 impl<S: Symbols> Names<'_, S> {
@@ -128,6 +132,10 @@ impl<S: Symbols> Names<'_, S> {
         };
         let own = NOWHERE + u64::from(index) * 16;
         let address = known.unwrap_or(own);
+        // What Lua calls it is better than nothing.
+        if self.nameless.remove(&address) {
+            self.table.remove(&address);
+        }
         match self.table.get(&address) {
             Some(other) if func.kind == FuncKind::Builtin && other != name => {
                 self.table.insert(own, name.to_vec());
@@ -152,12 +160,18 @@ impl<S: Symbols> Names<'_, S> {
         };
         let module = &self.profile.modules[id as usize];
         let code = self.symbols.at(module, address);
-        let (start, name) = match (code.start, code.functions.first()) {
-            (Some(start), Some(function)) => (start, function.name.clone()),
-            _ => (address, format!("[{}]", label::file_name(module))),
-        };
-        let start = self.absolute(Some(id), start);
-        self.table.entry(start).or_insert_with(|| name.into_bytes());
+        let start = code.start.unwrap_or(address);
+        let at = self.absolute(Some(id), start);
+        if let Entry::Vacant(vacant) = self.table.entry(at) {
+            let name = match code.functions.first() {
+                Some(function) => function.name.clone(),
+                None => {
+                    self.nameless.insert(at);
+                    label::address(Some(module), start)
+                }
+            };
+            vacant.insert(name.into_bytes());
+        }
         absolute
     }
 

@@ -48,7 +48,7 @@ impl Symbols for Files {
             }));
         }
         Code {
-            start: symbol.map(|symbol| symbol.start),
+            start: contents.table.start_of(address),
             functions,
         }
     }

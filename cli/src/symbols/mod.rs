@@ -27,7 +27,7 @@ pub trait Symbols {
 /// What lies at an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Code {
-    /// Where the symbol begins that contains the address.
+    /// Where the function begins that contains the address, which may have no name.
     pub start: Option<u64>,
     /// The function and what is inlined into it there, outermost first; empty
     /// if its name is not known.

@@ -1,9 +1,13 @@
-//! The symbols of one file by address.
+//! The functions of one file by address.
 //!
-//! Knows ELF symbol tables as the object crate gives them, and nothing of
-//! debug information.
+//! Knows ELF symbol tables as the object crate gives them, and unwind tables
+//! (`.eh_frame`), which a stripped file still has: they say where functions begin
+//! and end that have no symbol. Nothing of debug information.
+
+use std::ops::Range;
 
 use addr2line::demangle_auto;
+use addr2line::gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
 /// A function's symbol.
@@ -26,15 +30,19 @@ impl Symbol {
     }
 }
 
-/// Functions' symbols in the order of their addresses, one at each.
+/// Functions in the order of their addresses, one at each.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     symbols: Vec<Symbol>,
+    /// What the unwind tables describe.
+    described: Vec<Range<u64>>,
 }
 
 impl Table {
-    /// Adds the symbols of a file, of both its tables.
+    /// Adds the symbols of a file, of both its tables, and what it says of
+    /// functions without.
     pub(super) fn add<'data>(&mut self, file: &impl Object<'data>) {
+        self.add_described(file);
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
             let section = symbol
                 .section_index()
@@ -62,8 +70,31 @@ impl Table {
         }
     }
 
+    fn add_described<'data>(&mut self, file: &impl Object<'data>) {
+        let section = file.section_by_name(".eh_frame");
+        let Some((section, Ok(data))) =
+            section.map(|section| (section.address(), section.uncompressed_data()))
+        else {
+            return;
+        };
+        let bases = BaseAddresses::default().set_eh_frame(section);
+        let frames = EhFrame::new(&data, LittleEndian);
+        let mut entries = frames.entries(&bases);
+        while let Ok(Some(entry)) = entries.next() {
+            if let CieOrFde::Fde(partial) = entry
+                && let Ok(entry) = partial.parse(EhFrame::cie_from_offset)
+            {
+                let start = entry.initial_address();
+                self.described
+                    .push(start..start.saturating_add(entry.len()));
+            }
+        }
+    }
+
     /// Makes it ready to be asked.
     pub(super) fn finish(&mut self) {
+        self.described.sort_by_key(|code| code.start);
+        self.described.dedup_by_key(|code| code.start);
         // Of several names for one address the one with a size is right, and the
         // shortest of those is what people know it by.
         self.symbols.sort_by(|a, b| {
@@ -86,6 +117,16 @@ impl Table {
         let after = self.symbols.partition_point(|s| s.start <= address);
         let symbol = &self.symbols[after.checked_sub(1)?];
         (address < symbol.end).then_some(symbol)
+    }
+
+    /// Where the function begins that contains the address, whatever it is called.
+    pub(super) fn start_of(&self, address: u64) -> Option<u64> {
+        if let Some(symbol) = self.at(address) {
+            return Some(symbol.start);
+        }
+        let after = self.described.partition_point(|code| code.start <= address);
+        let code = &self.described[after.checked_sub(1)?];
+        code.contains(&address).then_some(code.start)
     }
 
     /// Whether a function with this name is defined.
@@ -122,6 +163,7 @@ mod tests {
                 symbol(0x340, 4, "g"),
                 symbol(0x344, 0, "last"),
             ],
+            described: vec![0x110..0x180, 0x100..0x110, 0x108..0x110],
         };
         table.finish();
         let name = |address| table.at(address).map(|s| s.name.as_str());
@@ -134,6 +176,9 @@ mod tests {
         assert_eq!(name(0x347), Some("last"));
         assert_eq!(name(0x348), None);
         assert!(table.defines("g") && !table.defines("h"));
+        assert_eq!(table.start_of(0x10f), Some(0x100), "a symbol's");
+        assert_eq!(table.start_of(0x17f), Some(0x110), "without a symbol");
+        assert_eq!(table.start_of(0x180), None);
     }
 
     #[test]

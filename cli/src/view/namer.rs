@@ -185,7 +185,7 @@ impl<'a, S: Symbols> Namer<'a, S> {
             // Without names, addresses would only scatter what belongs together.
             let name = match self.module(module) {
                 Some(module) if !self.internals => format!("[{}]", label::file_name(module)),
-                module => label::address(module, address),
+                module => label::address(module, code.start.unwrap_or(address)),
             };
             return vec![(view.function(name, Kind::Native), None)];
         }
