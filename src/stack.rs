@@ -34,8 +34,10 @@ pub enum RawFrame {
         identity: Identity,
         /// The next instruction, 0 if unknown.
         pc: usize,
-        /// The trace that it ran in.
+        /// The trace that it ran in, or has just left.
         compiled: Option<Trace>,
+        /// Whether it is at its innermost call in the trace's loop.
+        in_loop: bool,
         /// Whether calls that were inlined into it may be missing.
         ancestor: bool,
     },
@@ -503,6 +505,7 @@ impl<'w> Walk<'w> {
             // position is theirs already.
             let entry = Entry {
                 ancestor: true,
+                left: self.left(doing),
                 ..Entry::default()
             };
             return self.walk(top.ok_or_else(inconsistent)?, entry);
@@ -545,9 +548,9 @@ impl<'w> Walk<'w> {
     /// Shows the calls of the stretch that begins at `top`.
     fn stretch(&mut self, top: Top, doing: Doing) -> Result<CFrame, Stop> {
         // While a trace is left its innermost frames are put back one by one.
-        let leaving = self.top.is_none() && doing == Doing::Other(VmState::Exit);
         let entry = Entry {
-            ancestor: leaving,
+            ancestor: self.leaving(doing),
+            left: self.left(doing),
             ..Entry::default()
         };
         self.walk(top, entry)
@@ -577,10 +580,25 @@ impl<'w> Walk<'w> {
         };
         let entry = Entry {
             trace: running.trace,
+            in_loop: running.in_loop,
             ancestor: compiled.is_none_or(|(_, calls)| calls.ancestor),
             compiled,
+            ..Entry::default()
         };
         self.walk(top, entry)
+    }
+
+    /// Whether a trace is being left, on top of all stretches.
+    fn leaving(&self, doing: Doing) -> bool {
+        self.top.is_none() && doing == Doing::Other(VmState::Exit)
+    }
+
+    /// The trace that is being left. Its number is there before any C function is
+    /// called for that.
+    fn left(&mut self, doing: Doing) -> Option<Trace> {
+        let known = self.leaving(doing) && self.native_frames > 0;
+        let number = self.tables.filter(|_| known)?.left()?;
+        self.traces.get(self.layout, number)
     }
 
     /// The trace that runs, and where in it.
@@ -614,7 +632,16 @@ impl<'w> Walk<'w> {
             (None, Some(address)) => self.traces.covering(layout, address).or(numbered),
             (None, None) => numbered,
         };
-        Running { trace, lines }
+        let in_loop = trace.zip(address).is_some_and(|(trace, address)| {
+            let start = trace.loop_start(layout).unwrap_or(0) as usize;
+            let code = trace.code(layout).unwrap_or(0..0);
+            start > 0 && code.contains(&address) && address >= code.start + start
+        });
+        Running {
+            trace,
+            lines,
+            in_loop,
+        }
     }
 
     /// Shows the calls of a stretch, the innermost of which runs as `entry` says.
@@ -638,7 +665,11 @@ impl<'w> Walk<'w> {
             }
         };
         self.last_cframe = Some(top.cframe);
-        let mut ancestor = entry.ancestor;
+        let Entry {
+            mut ancestor,
+            mut in_loop,
+            ..
+        } = entry;
         let mut at_base = None;
         for code in entry.calls() {
             let (kind, raw) = match code {
@@ -653,6 +684,7 @@ impl<'w> Walk<'w> {
                         identity,
                         pc,
                         compiled: entry.trace,
+                        in_loop: std::mem::take(&mut in_loop),
                         ancestor: std::mem::take(&mut ancestor),
                     };
                     (Kind::Lua(proto), raw)
@@ -675,7 +707,11 @@ impl<'w> Walk<'w> {
             match at_base {
                 Some(BaseCall::Shown) => true,
                 Some(BaseCall::At(pc)) => {
-                    let entry = Entry { ancestor, ..entry };
+                    let entry = Entry {
+                        ancestor,
+                        in_loop,
+                        ..entry
+                    };
                     show(frame.body.kind, raw(layout, Frame { pc, ..frame }, entry))
                 }
                 None => {
@@ -724,6 +760,8 @@ struct Running<'t> {
     trace: Option<Trace>,
     /// Its table, and the address to look up there.
     lines: Option<(&'t Lines, usize)>,
+    /// Whether that is in its loop.
+    in_loop: bool,
 }
 
 /// Whether `inner` and `outer` are places on one native stack, as far as the
@@ -743,6 +781,10 @@ fn same_stack(inner: usize, outer: usize) -> bool {
 struct Entry<'t> {
     /// The trace that was entered in it.
     trace: Option<Trace>,
+    /// Whether it has come to its loop.
+    in_loop: bool,
+    /// The trace that is being left.
+    left: Option<Trace>,
     /// Whether calls may be missing above it, or above those that are known.
     ancestor: bool,
     /// The calls in the trace, where its table has them.
@@ -797,7 +839,8 @@ fn raw(layout: &Layout, frame: Frame, entry: Entry) -> Option<RawFrame> {
             proto,
             identity: frame.body.identity,
             pc: frame.pc,
-            compiled: entry.trace,
+            compiled: entry.trace.or(entry.left),
+            in_loop: entry.in_loop,
             ancestor: entry.ancestor,
         },
         Kind::C => RawFrame::Function {

@@ -19,6 +19,7 @@ mod report;
 mod symbols;
 mod table;
 mod tally;
+mod traces;
 mod view;
 
 use std::io::{self, Write};

@@ -13,7 +13,7 @@ use crate::number::{counted, grouped, percent};
 use crate::table::Table;
 use crate::tally::{self, Count};
 use crate::view::View;
-use crate::{info, label, load};
+use crate::{info, label, load, traces};
 
 /// Prints what was asked for.
 ///
@@ -35,7 +35,7 @@ pub fn run(args: &Report, out: &mut impl Write) -> Result<Outcome, Failure> {
     match args.by {
         Some(By::Function) => tables.functions(out)?,
         Some(By::Line) => tables.lines(out)?,
-        Some(By::Trace) => tables.traces(out)?,
+        Some(By::Trace) => tables.traces(profile, out)?,
         Some(By::State) | None => {
             header(profile, out)?;
             writeln!(out, "\nVM states")?;
@@ -138,29 +138,51 @@ impl Tables<'_> {
         self.write("line", rows.collect(), out)
     }
 
-    fn traces(&self, out: &mut impl Write) -> io::Result<()> {
+    fn traces(&self, profile: &Profile, out: &mut impl Write) -> io::Result<()> {
         let view = self.view;
-        let counts = tally::by(view, view.traces.len(), |node| node.trace);
-        let rows = tally::ranked(&counts, &view.traces, |trace| trace);
-        let rows = rows
-            .into_iter()
-            .map(|(count, trace)| (count, trace.as_str()));
-        self.write("trace", rows.collect(), out)
+        let parts = traces::parts(profile, view);
+        let mut counts = tally::by(view, view.traces.len(), |node| node.trace);
+        for (count, parts) in counts.iter_mut().zip(&parts) {
+            // What the view hides is native code all the same.
+            count.own = parts.own();
+        }
+        let named = view.traces.iter().zip(&parts).collect::<Vec<_>>();
+        let rows = tally::ranked(&counts, &named, |(trace, _)| trace);
+        let heads = ["in loop", "outside", "native", "exits"];
+        let rows = rows.into_iter().map(|(count, (trace, parts))| {
+            let parts = [parts.in_loop, parts.outside, parts.native, parts.exits];
+            (count, parts.map(grouped).to_vec(), trace.as_str())
+        });
+        self.write_with(&heads, "trace", rows.collect(), out)
     }
 
     fn write(&self, what: &str, rows: Vec<(Count, &str)>, out: &mut impl Write) -> io::Result<()> {
+        let rows = rows.into_iter().map(|(count, name)| (count, vec![], name));
+        self.write_with(&[], what, rows.collect(), out)
+    }
+
+    /// The same with more columns.
+    fn write_with(
+        &self,
+        heads: &[&str],
+        what: &str,
+        rows: Vec<(Count, Vec<String>, &str)>,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         if rows.is_empty() {
             return writeln!(out, "  no sample has a {what}");
         }
         let samples = self.view.samples();
-        let mut table = Table::new(&["self", "total", "samples", what]);
-        for (count, name) in rows.iter().take(self.limit) {
-            table.row(vec![
+        let mut table = Table::new(&[&["self", "total", "samples"], heads, &[what]].concat());
+        for (count, more, name) in rows.iter().take(self.limit) {
+            let mut cells = vec![
                 percent(count.own, samples),
                 percent(count.total, samples),
                 grouped(count.total),
-                (*name).to_owned(),
-            ]);
+            ];
+            cells.extend_from_slice(more);
+            cells.push((*name).to_owned());
+            table.row(cells);
         }
         table.write(out)?;
         match rows.len().saturating_sub(self.limit) {

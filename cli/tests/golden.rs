@@ -4,7 +4,7 @@ mod common;
 
 use common::{fixture, folder, heavy_and_light, run, write};
 use ljp::encode::Cursor;
-use ljp::{Frame, FrameDef, NameKind, TraceDef, VmState};
+use ljp::{Frame, FrameDef, FuncKind, NameKind, TraceDef, VmState};
 
 /// Lines without what is only there for alignment at their ends.
 fn lines(text: &str) -> Vec<&str> {
@@ -62,8 +62,8 @@ fn report_has_each_table_on_its_own() {
     assert_eq!(
         lines(&table("trace")),
         [
-            "  self  total  samples  trace",
-            "  1.0%   1.0%        1  trace 2 (app.lua:4)"
+            "  self  total  samples  in loop  outside  native  exits  trace",
+            "  1.0%   1.0%        1        0        1       0      0  trace 2 (app.lua:4)"
         ]
     );
     assert!(table("state").starts_with("  share  samples  state\n  97.0%       97  LFUNC\n"));
@@ -79,6 +79,79 @@ fn report_says_what_it_leaves_out() {
     );
     assert_eq!(ran.out.lines().count(), 4);
     assert!(ran.out.ends_with("… and 5 more; --limit shows them\n"));
+}
+
+#[test]
+fn report_says_what_each_trace_was_at() {
+    let mut buf = vec![0; 4096];
+    let mut out = Cursor::new(&mut buf);
+    out.prologue();
+    out.proto(b"@app.lua", 3, 4, b"hot", NameKind::Local);
+    for (number, line) in [(2, 4), (3, 9)] {
+        out.trace(&TraceDef {
+            number,
+            proto: Some(0),
+            line,
+            ..TraceDef::default()
+        });
+    }
+    out.func(FuncKind::Builtin, b"string.rep", None, 0x40);
+    let lua = |compiled, in_loop| FrameDef {
+        compiled,
+        in_loop,
+        ..Frame::Lua { proto: 0, line: 4 }.into()
+    };
+    let native = Frame::Native {
+        module: None,
+        address: 0x44,
+    };
+    let frames = [
+        lua(None, false),
+        lua(Some(0), false),
+        lua(Some(0), true),
+        native.into(),
+        Frame::Func { func: 0 }.into(),
+        lua(Some(1), false),
+    ];
+    frames.iter().for_each(|frame| out.frame(frame));
+    // Stacks 1 and 2 are trace 2 before and in its loop; there it has a built-in
+    // compiled in (3), which calls native code (4), which calls back (5) what has
+    // a trace of its own (6).
+    for (parent, frame) in [
+        (None, 0),
+        (Some(0), 1),
+        (Some(0), 2),
+        (Some(2), 4),
+        (Some(3), 3),
+        (Some(4), 0),
+        (Some(5), 5),
+    ] {
+        out.stack(parent, frame);
+    }
+    for (stack, state, weight) in [
+        (1, VmState::Trace, 1),
+        (2, VmState::Trace, 2),
+        (3, VmState::Trace, 4),
+        (4, VmState::Trace, 8),
+        (1, VmState::Exit, 16),
+        (5, VmState::Lfunc, 32),
+        (6, VmState::Trace, 64),
+        (0, VmState::Lfunc, 73),
+    ] {
+        out.sample(state, Ok(stack), weight, 1000);
+    }
+    let profile = out.written().to_vec();
+
+    let folder = folder();
+    write(folder.path(), "a.bin", &profile);
+    assert_eq!(
+        lines(&run(folder.path(), &["report", "a.bin", "--by", "trace"]).out),
+        [
+            "   self  total  samples  in loop  outside  native  exits  trace",
+            "  32.0%  32.0%       64        0       64       0      0  trace 3 (app.lua:9)",
+            "   3.5%  63.5%      127        6        1       8     16  trace 2 (app.lua:4)",
+        ]
+    );
 }
 
 #[test]

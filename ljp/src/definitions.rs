@@ -63,8 +63,11 @@ pub enum Frame {
 pub struct FrameDef {
     /// What it stands for.
     pub frame: Frame,
-    /// Id of the trace's definition as whose machine code the frame ran.
+    /// Id of the trace's definition as whose machine code the frame ran, or which
+    /// was being left (EXIT).
     pub compiled: Option<u32>,
+    /// The innermost frame of a trace that was in its loop.
+    pub in_loop: bool,
     /// The frame is only known as an ancestor: functions that were inlined into
     /// it may be missing.
     pub ancestor: bool,
@@ -75,6 +78,7 @@ impl From<Frame> for FrameDef {
         FrameDef {
             frame,
             compiled: None,
+            in_loop: false,
             ancestor: false,
         }
     }

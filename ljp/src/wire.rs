@@ -46,6 +46,8 @@ pub(crate) const FRAME_MARK: u8 = 4;
 pub(crate) const FLAG_COMPILED: u64 = 1;
 /// The frame is only known as an ancestor.
 pub(crate) const FLAG_ANCESTOR: u64 = 2;
+/// The trace was in its loop.
+pub(crate) const FLAG_LOOP: u64 = 4;
 
 /// Version 2, and what version 1 shares with it.
 pub(crate) mod v2 {

@@ -317,6 +317,7 @@ fn event() -> impl Strategy<Value = Event> {
             Event::Frame(FrameDef {
                 frame,
                 compiled,
+                in_loop: true,
                 ancestor,
             })
         }),

@@ -7,6 +7,7 @@
 //! The callbacks run on the VM's thread, in the middle of LuaJIT's work on a
 //! trace, never in a signal handler.
 
+use super::exits;
 use super::lines::{Exit, Lines, Recording};
 use super::path::Recorded;
 use super::tables::Tables;
@@ -143,7 +144,7 @@ impl Drop for Following {
 pub fn follow(lua: &Lua, layout: &Layout) -> Following {
     // Those of a session that ended without.
     detach(lua);
-    let tables = Arc::new(Tables::new());
+    let tables = Arc::new(Tables::new(exits::field(layout)));
     let mut follower = Follower {
         layout: layout.clone(),
         tables: tables.clone(),
@@ -215,7 +216,10 @@ fn attach(lua: &Lua, event: &str, callback: ffi::lua_CFunction) -> Result<()> {
     let previous = (before.into_iter()).find_map(|(known, value)| (known == key).then_some(value));
     let ours = match &previous {
         Some(Value::Function(previous)) => {
-            let ours = calling_on(lua, callback, previous)?;
+            let ours = match is_tarantool(lua) {
+                true => lua.load(CALLING_ON).call((&marker, previous))?,
+                false => calling_on(lua, callback, previous)?,
+            };
             attach.call::<()>((&ours, event))?;
             ours
         }
@@ -227,6 +231,16 @@ fn attach(lua: &Lua, event: &str, callback: ffi::lua_CFunction) -> Result<()> {
     kept.raw_set("previous", previous)?;
     lua.set_named_registry_value(&kept_as(event), kept)
 }
+
+/// Whether a trace that is being recorded is aborted when C calls anything.
+fn is_tarantool(lua: &Lua) -> bool {
+    matches!(lua.globals().raw_get("_TARANTOOL"), Ok(Value::String(_)))
+}
+
+/// A callback that calls ours and the one before it, for Tarantool. C has no part in
+/// the hot counters, Lua has.
+const CALLING_ON: &str =
+    "local ours, previous = ... return function(...) ours(...) return previous(...) end";
 
 /// The key in `events` of `callback`.
 fn key_of(events: &Table, callback: &LuaFunction) -> Result<Value> {

@@ -8,6 +8,7 @@
 //! thread that took it out.
 
 use super::lines::Lines;
+use crate::memory;
 use crate::vm::trace::Trace;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -24,6 +25,8 @@ pub struct Tables {
     end: AtomicUsize,
     /// Whether a trace is being recorded.
     recording: AtomicBool,
+    /// Where the VM keeps the number of the trace that was left last.
+    left: Option<usize>,
     /// The thread that is sampled.
     sampled: ThreadId,
     /// What another thread took out, until the end.
@@ -32,12 +35,14 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// No tables, for a VM whose traces run on the calling thread.
-    pub fn new() -> Tables {
+    /// No tables, for a VM whose traces run on the calling thread, and which keeps
+    /// at `left` the number of the trace that was left last.
+    pub fn new(left: Option<usize>) -> Tables {
         Tables {
             places: (0..MOST).map(|_| AtomicPtr::default()).collect(),
             end: AtomicUsize::new(0),
             recording: AtomicBool::new(false),
+            left,
             sampled: std::thread::current().id(),
             retired: Mutex::default(),
         }
@@ -51,6 +56,12 @@ impl Tables {
     /// Whether a trace is being recorded.
     pub fn recording(&self) -> bool {
         self.recording.load(Ordering::Relaxed)
+    }
+
+    /// The number of the trace that was left last, if that can be told. For the
+    /// signal handler as well.
+    pub fn left(&self) -> Option<u32> {
+        memory::read::<u32>(self.left?)
     }
 
     /// Puts in the table of trace `number`, for that which was there.
@@ -102,12 +113,6 @@ impl Tables {
     pub fn covering(&self, address: usize) -> Option<&Lines> {
         let end = self.end.load(Ordering::Relaxed) as u32;
         (0..end).find_map(|number| self.get(number, address))
-    }
-}
-
-impl Default for Tables {
-    fn default() -> Tables {
-        Tables::new()
     }
 }
 

@@ -252,6 +252,7 @@ impl Interner {
                 identity,
                 pc,
                 compiled,
+                in_loop,
                 ancestor,
             } => {
                 let line = lines::line_before(context.layout, proto, pc);
@@ -259,6 +260,7 @@ impl Interner {
                 FrameDef {
                     frame: Frame::Lua { proto, line },
                     compiled: compiled.map(|trace| self.trace(context, trace, out)),
+                    in_loop,
                     ancestor,
                 }
             }

@@ -42,8 +42,18 @@ local function worker()
   end
 end
 
+-- A callback from before a session is called on: calls from C would have every
+-- trace aborted here.
+local compiled = 0
+jit.attach(function(what)
+  if what == "stop" then compiled = compiled + 1 end
+end, "trace")
+
 -- The wall clock ticks while the event loop waits, too.
 profiled.start { clock = "wall", interval = 0.5 }
+local sum = 0
+for i = 1, 1000 do sum = sum + i end
+assert(compiled > 0, "nothing is compiled any more")
 local fibers = {}
 for i = 1, 4 do
   fibers[i] = fiber.new(worker)

@@ -243,6 +243,7 @@ impl Defined {
         Ok(FrameDef {
             frame,
             compiled,
+            in_loop: flags & wire::FLAG_LOOP != 0,
             ancestor: flags & wire::FLAG_ANCESTOR != 0,
         })
     }

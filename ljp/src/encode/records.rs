@@ -100,13 +100,10 @@ impl Cursor<'_> {
 
     /// FRAME: a frame, at most [`MAX_FRAME`] bytes.
     pub fn frame(&mut self, def: &FrameDef) {
-        let compiled = if def.compiled.is_some() {
-            wire::FLAG_COMPILED
-        } else {
-            0
-        };
-        let ancestor = if def.ancestor { wire::FLAG_ANCESTOR } else { 0 };
-        let flags = compiled | ancestor;
+        let flag = |set, flag| if set { flag } else { 0 };
+        let flags = flag(def.compiled.is_some(), wire::FLAG_COMPILED)
+            | flag(def.ancestor, wire::FLAG_ANCESTOR)
+            | flag(def.in_loop, wire::FLAG_LOOP);
         self.record(wire::FRAME, |out| {
             match def.frame {
                 Frame::Lua { proto, line } => {
@@ -232,6 +229,7 @@ mod tests {
                 address: u64::MAX,
             },
             compiled: Some(u32::MAX),
+            in_loop: true,
             ancestor: true,
         });
         assert!(out.len() <= MAX_FRAME && out.len() > 20);

@@ -92,6 +92,7 @@ impl Epoch {
         FrameDef {
             frame,
             compiled: def.compiled.map(|id| self.traces[id as usize]),
+            in_loop: def.in_loop,
             ..def
         }
     }

@@ -31,6 +31,7 @@ pub fn small() -> Vec<u8> {
         out.frame(&FrameDef {
             frame: Frame::Func { func: 0 },
             compiled: Some(0),
+            in_loop: true,
             ancestor: true,
         });
         out.frame(

@@ -31,6 +31,12 @@ pub struct Outcome {
     without_stack: u64,
     ancestors: u64,
     in_traces: u64,
+    /// Instructions at which a trace was being left, and those where the stack did
+    /// not say which.
+    exits: u64,
+    nameless_exits: u64,
+    /// Those where it said another one.
+    wrong_exits: u64,
     faults: u64,
     unfinished: u64,
     /// Stacks in which the native part is not where it belongs.
@@ -43,7 +49,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// The counts by name.
-    pub fn counts(&self) -> [(&'static CStr, u64); 11] {
+    pub fn counts(&self) -> [(&'static CStr, u64); 14] {
         [
             (c"instructions", self.instructions),
             (c"moving", self.moving),
@@ -52,6 +58,9 @@ impl Outcome {
             (c"without_stack", self.without_stack),
             (c"ancestors", self.ancestors),
             (c"in_traces", self.in_traces),
+            (c"exits", self.exits),
+            (c"nameless_exits", self.nameless_exits),
+            (c"wrong_exits", self.wrong_exits),
             (c"faults", self.faults),
             (c"unfinished", self.unfinished),
             (c"unjoined", self.unjoined),
@@ -70,6 +79,10 @@ struct Stepping<'t> {
     clock: Option<Clock>,
     /// The trace that ran at the last look.
     trace: Option<Trace>,
+    /// The number of the last one that ran.
+    ran: Option<u32>,
+    /// The key of the recorder's callbacks.
+    callback: u64,
     seen: Vec<Call>,
     last: Vec<RawFrame>,
     outcome: Outcome,
@@ -118,6 +131,8 @@ pub unsafe fn run(
         compiled,
         clock,
         trace: None,
+        ran: None,
+        callback: crate::pause::key(),
         seen: Vec::with_capacity(DEPTH),
         last: Vec::with_capacity(DEPTH),
         outcome: Outcome::default(),
@@ -258,11 +273,29 @@ impl Stepping<'_> {
             return;
         }
         let frames = self.walker.frames();
-        if found.state == VmState::Trace {
-            self.outcome.in_traces += 1;
-            let lua = (frames.iter()).find(|frame| matches!(frame, RawFrame::Lua { .. }));
-            let known = !matches!(lua, Some(RawFrame::Lua { ancestor: true, .. }));
-            self.outcome.ancestors += u64::from(!known);
+        let lua = (frames.iter()).find_map(|frame| match *frame {
+            RawFrame::Lua {
+                compiled, ancestor, ..
+            } => Some((compiled.map(Trace::number), ancestor)),
+            _ => None,
+        });
+        let (compiled, ancestor) = lua.unwrap_or_default();
+        match found.state {
+            VmState::Trace => {
+                self.outcome.in_traces += 1;
+                self.outcome.ancestors += u64::from(ancestor);
+                self.ran = compiled.or(self.ran);
+            }
+            VmState::Exit => {
+                self.outcome.exits += 1;
+                match compiled {
+                    None => self.outcome.nameless_exits += 1,
+                    Some(_) => {
+                        self.outcome.wrong_exits += u64::from(compiled != self.ran);
+                    }
+                }
+            }
+            _ => {}
         }
         if !joined(frames) {
             self.outcome.unjoined += 1;
@@ -292,9 +325,11 @@ impl Stepping<'_> {
         self.seen
             .extend(self.last.iter().rev().map(|frame| call(layout, frame)));
         // The recorder's own callback is not part of the program.
-        let callback = truth::c_key(crate::pause::code(), 1);
-        let own = usize::from(self.seen.last().is_some_and(|top| top.key == callback));
-        self.seen.truncate(self.seen.len() - own);
+        let program = (self.seen.iter())
+            .position(|call| call.key == self.callback)
+            .unwrap_or(self.seen.len());
+        let own = self.seen.len() - program;
+        self.seen.truncate(program);
         let claim = match self.last.get(own) {
             Some(RawFrame::Lua { ancestor: true, .. }) => Claim::Ancestor,
             _ => Claim::Exact,
