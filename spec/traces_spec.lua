@@ -75,4 +75,32 @@ describe("the report by trace", function()
     end
     assert.is_true(left > 0 and left <= exits, report)
   end)
+
+  it("tells what was aborted, where and why", function()
+    shell.write(folder .. "/aborts.lua", [[
+local sysprof = require "sysprof"
+local function makes(n)
+  local last
+  for i = 1, n do last = function() return i end end
+  return last
+end
+local function disabled(n)
+  for _ = 1, n do makes(0) end
+end
+assert(sysprof.start { mode = "C", path = "profile", interval = 1 })
+makes(1000)
+jit.off(makes)
+disabled(100)
+assert(sysprof.stop())]])
+    local code, out, err = shell.run(folder, "luajit aborts.lua")
+    assert.equal("", err .. out)
+    assert.equal(0, code)
+    local report
+    code, report, err = shell.run(folder, "sysprof report --by trace profile")
+    assert.equal(0, code, err)
+    -- One of each at least, as often as LuaJIT has tried.
+    assert.matches("\nAborted recordings\n  times  where and why\n"
+      .. " +[1-9]%d*  aborts%.lua:4: NYI: bytecode FNEW\n"
+      .. " +[1-9]%d*  aborts%.lua:2: JIT compilation disabled for function\n$", report)
+  end)
 end)

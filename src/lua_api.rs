@@ -8,8 +8,8 @@ use crate::libraries;
 use crate::native::modules::Catalogue;
 use crate::native::tables;
 use crate::options::{self, ClockChoice, Format, Misuse, Mode, Options};
+use crate::sampler::Late;
 use crate::session::{self, Error, Host};
-use crate::stream::intern::FunctionNames;
 use crate::vm::heap;
 use crate::vm::layout::Family;
 use crate::vm::probe::{self, CodeExtent};
@@ -41,8 +41,8 @@ pub fn module(lua: &Lua) -> Result<Table> {
     table.set(
         "stop",
         lua.create_function(|lua, ()| {
-            let names = names_now(lua);
-            let stopped = session::stop(None, names.as_ref());
+            let late = known_now(lua);
+            let stopped = session::stop(None, late.as_ref());
             events::detach(lua);
             answer(lua, stopped)
         })?,
@@ -332,14 +332,18 @@ pub fn global_of(state: *mut ffi::lua_State) -> Option<usize> {
     Family::of(state as usize)?.global_of(state as usize)
 }
 
-/// What functions are called when a session of this VM is stopped: libraries may
-/// have been loaded since its start.
-fn names_now(lua: &Lua) -> Option<FunctionNames> {
+/// What is known when a session of this VM is stopped: libraries may have been
+/// loaded since its start.
+fn known_now(lua: &Lua) -> Option<Late> {
     let layout = session::layout()?;
     let mut global = None;
     // SAFETY: only reads the running thread.
     unsafe { lua.exec_raw::<()>((), |state| global = global_of(state)) }.ok()?;
-    (global == Some(layout.global)).then(|| libraries::functions(lua, &layout))
+    (global == Some(layout.global)).then(|| {
+        let names = libraries::functions(lua, &layout);
+        let aborts = events::aborts(lua, &|code, ffid| names.get(code, ffid));
+        Late { names, aborts }
+    })
 }
 
 /// What `require` calls.

@@ -15,12 +15,13 @@
 use crate::clock::{self, Clock};
 use crate::counters::Counters;
 use crate::fault;
+use crate::jit::aborts::Abort;
 use crate::native::watch::Watch;
 use crate::recording::Recording;
 use crate::registers::Registers;
 use crate::signal::KeepErrno;
 use crate::stack::{Found, Look, Walker};
-use crate::stream::intern::{Context, FunctionNames};
+use crate::stream::intern::{self, Context, FunctionNames};
 use crate::stream::writer::Signals;
 use ljp::{Reason, VmState};
 use std::cell::UnsafeCell;
@@ -62,6 +63,14 @@ pub struct Definitions {
     pub modules: Option<(Arc<Watch>, Arc<Signals>)>,
     /// What is known of functions beforehand.
     pub functions: FunctionNames,
+}
+
+/// What is known when a session ends.
+pub struct Late {
+    /// What functions are called by now.
+    pub names: FunctionNames,
+    /// What was recorded and came to nothing.
+    pub aborts: Vec<Abort>,
 }
 
 struct Inner {
@@ -218,11 +227,11 @@ impl Attached {
 }
 
 impl Sampler {
-    /// The counters and the recording, once no handler is at work, and the
-    /// records that name what has got its name in `names` since the start.
+    /// The counters and the recording, once no handler is at work, and the records
+    /// that tell of what is known by now only.
     pub fn into_recording(
         self: Box<Sampler>,
-        names: Option<&FunctionNames>,
+        late: Option<&Late>,
     ) -> (Counters, Option<Recording>, Vec<u8>) {
         let sampler = *self;
         let mut inner = sampler.inner.into_inner();
@@ -240,11 +249,14 @@ impl Sampler {
             finish(&mut inner, &sampler.counters, UNSETTLED, &waiting);
         }
         // Only this version has definitions that can be made again.
-        let names = names.filter(|_| matches!(inner.recording, Some(Recording::Version3(_))));
-        let named = names.map_or_else(Vec::new, |names| {
-            names.since(&inner.definitions.functions, inner.walker.unwinder())
+        let late = late.filter(|_| matches!(inner.recording, Some(Recording::Version3(_))));
+        let told = late.map_or_else(Vec::new, |late| {
+            let before = &inner.definitions.functions;
+            let mut told = late.names.since(before, inner.walker.unwinder());
+            (late.aborts.iter()).for_each(|abort| intern::append_abort(abort, &mut told));
+            told
         });
-        (sampler.counters, inner.recording, named)
+        (sampler.counters, inner.recording, told)
     }
 }
 

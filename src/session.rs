@@ -17,7 +17,7 @@ use crate::native::watch::{Watch, Watcher};
 use crate::options::{ClockChoice, Format, Misuse, Mode, Options};
 use crate::recording::{Recording, Version3};
 use crate::room;
-use crate::sampler::{self, Attached, Definitions, Sampler};
+use crate::sampler::{self, Attached, Definitions, Late, Sampler};
 use crate::signal::{Disposition, Handler};
 use crate::stack::{Extent, Walker};
 use crate::stream::callback::{Callback, WriterFn};
@@ -395,11 +395,11 @@ pub fn layout() -> Option<Layout> {
 }
 
 /// Stops the session, if it is one of the VM whose `global_State` is at
-/// `global`, where that is given. `names` are functions by name, as they are now.
+/// `global`, where that is given. `late` is what is known by now.
 ///
 /// # Errors
 /// If there is none, or if not all of the stream could be written.
-pub fn stop(global: Option<usize>, names: Option<&FunctionNames>) -> Result<(), Error> {
+pub fn stop(global: Option<usize>, late: Option<&Late>) -> Result<(), Error> {
     if cfg!(feature = "disabled") {
         return Err(Error::Disabled);
     }
@@ -408,7 +408,7 @@ pub fn stop(global: Option<usize>, names: Option<&FunctionNames>) -> Result<(), 
     if global.is_some_and(|global| global != running.layout.global) {
         return Err(Error::OtherVm);
     }
-    let ended = end(&mut process, names);
+    let ended = end(&mut process, late);
     // The host's function may call us.
     drop(process);
     ended.and_then(Ended::tell)
@@ -433,11 +433,11 @@ pub fn report() -> Report {
     }
 }
 
-fn end(process: &mut Process, names: Option<&FunctionNames>) -> Result<Ended, Error> {
+fn end(process: &mut Process, late: Option<&Late>) -> Result<Ended, Error> {
     let session = process.session.take().ok_or(Error::NotRunning)?;
     let host_writer = session.host_writer;
     let _readable = fault::unblock();
-    let (report, result) = session.stop(names);
+    let (report, result) = session.stop(late);
     process.last = report;
     Ok(Ended {
         result,
@@ -536,11 +536,11 @@ impl Session {
         })
     }
 
-    fn stop(self, names: Option<&FunctionNames>) -> (Report, Result<(), Error>) {
+    fn stop(self, late: Option<&Late>) -> (Report, Result<(), Error>) {
         let duration = clock::monotonic() - self.started;
         let sampler = self.attached.detach();
         // With its clock: what that had sent has arrived then.
-        let (counters, recording, mut last) = sampler.into_recording(names);
+        let (counters, recording, mut last) = sampler.into_recording(late);
         self.signal.discard_pending();
         drop((self.signal, self.faults, self.stack, self.following));
         if sampler::left_alone() {

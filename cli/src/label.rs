@@ -4,7 +4,7 @@
 //! of native code only the name that a symbol has already got.
 
 use crate::number::counted;
-use ljp::decode::{Module, Proto};
+use ljp::decode::{Abort, Module, Proto};
 use ljp::{NameKind, Reason, TraceDef};
 
 /// The longest text of a chunk without a file name that is shown, as in Lua's
@@ -67,6 +67,15 @@ pub fn line(proto: &Proto, line: u32) -> String {
 /// A place in a function that calls may have been inlined into.
 pub fn inlined(line: String) -> String {
     line + ", or inlined there"
+}
+
+/// A recording that was aborted: `file:line: reason`.
+pub fn abort(abort: &Abort) -> String {
+    let (chunk, reason) = (chunk(&abort.chunk), text(&abort.reason));
+    match abort.line {
+        0 => format!("{chunk}: {reason}"),
+        line => format!("{chunk}:{line}: {reason}"),
+    }
 }
 
 /// A trace: `trace 7 (file:line)`, with the line where it starts; then the exit

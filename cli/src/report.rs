@@ -153,7 +153,24 @@ impl Tables<'_> {
             let parts = [parts.in_loop, parts.outside, parts.native, parts.exits];
             (count, parts.map(grouped).to_vec(), trace.as_str())
         });
-        self.write_with(&heads, "trace", rows.collect(), out)
+        self.write_with(&heads, "trace", rows.collect(), out)?;
+        self.aborts(profile, out)
+    }
+
+    /// What LuaJIT began to record and gave up, if that was anything.
+    fn aborts(&self, profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+        if profile.aborts.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\nAborted recordings")?;
+        let mut rows: Vec<_> = profile.aborts.iter().collect();
+        rows.sort_by_key(|(_, times)| std::cmp::Reverse(**times));
+        let mut table = Table::new(&["times", "where and why"]);
+        for (abort, times) in rows.iter().take(self.limit) {
+            table.row(vec![grouped(**times), label::abort(abort)]);
+        }
+        table.write(out)?;
+        more(rows.len().saturating_sub(self.limit), out)
     }
 
     fn write(&self, what: &str, rows: Vec<(Count, &str)>, out: &mut impl Write) -> io::Result<()> {
@@ -185,13 +202,18 @@ impl Tables<'_> {
             table.row(cells);
         }
         table.write(out)?;
-        match rows.len().saturating_sub(self.limit) {
-            0 => Ok(()),
-            more => writeln!(
-                out,
-                "  … and {} more; --limit shows them",
-                grouped(more as u64)
-            ),
-        }
+        more(rows.len().saturating_sub(self.limit), out)
+    }
+}
+
+/// Says how many rows were left out.
+fn more(rows: usize, out: &mut impl Write) -> io::Result<()> {
+    match rows {
+        0 => Ok(()),
+        rows => writeln!(
+            out,
+            "  … and {} more; --limit shows them",
+            grouped(rows as u64)
+        ),
     }
 }

@@ -140,6 +140,8 @@ fn report_says_what_each_trace_was_at() {
     ] {
         out.sample(state, Ok(stack), weight, 1000);
     }
+    out.abort(2, b"@app.lua", 7, b"NYI: bytecode FNEW");
+    out.abort(3, b"=chunk", 0, b"leaving loop in root trace");
     let profile = out.written().to_vec();
 
     let folder = folder();
@@ -150,6 +152,11 @@ fn report_says_what_each_trace_was_at() {
             "   self  total  samples  in loop  outside  native  exits  trace",
             "  32.0%  32.0%       64        0       64       0      0  trace 3 (app.lua:9)",
             "   3.5%  63.5%      127        6        1       8     16  trace 2 (app.lua:4)",
+            "",
+            "Aborted recordings",
+            "  times  where and why",
+            "      3  chunk: leaving loop in root trace",
+            "      2  app.lua:7: NYI: bytecode FNEW",
         ]
     );
 }

@@ -33,6 +33,7 @@ pub(crate) const TRACE: u8 = 0x05;
 pub(crate) const FRAME: u8 = 0x06;
 pub(crate) const STACK: u8 = 0x07;
 pub(crate) const EPOCH: u8 = 0x08;
+pub(crate) const ABORT: u8 = 0x09;
 pub(crate) const SYMBOL: u8 = 0x0e;
 pub(crate) const END: u8 = 0x0f;
 

@@ -156,7 +156,7 @@ fn symbols(kind: u8, rest: &'static [u8]) -> Vec<u8> {
 type Input = (&'static str, fn() -> Vec<u8>);
 
 /// The files of 1 MiB that take most memory: as many things as fit.
-const COSTLY: [Input; 18] = [
+const COSTLY: [Input; 19] = [
     ("meta", || {
         many(|_| {}, |n, out| out.meta(&n.to_le_bytes()[..3], b""))
     }),
@@ -179,6 +179,9 @@ const COSTLY: [Input; 18] = [
                 })
             },
         )
+    }),
+    ("aborts", || {
+        many(|_| {}, |n, out| out.abort(1, b"", n, b""))
     }),
     ("frames", || many(|_| {}, |n, out| out.frame(&native(n)))),
     ("stacks", || {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{encoded, small};
-use ljp::decode::{AnyReader, Error, Event, Func, Module, Proto, Sample, open};
+use ljp::decode::{Abort, AnyReader, Error, Event, Func, Module, Proto, Sample, open};
 use ljp::encode::Cursor;
 use ljp::profile::{Profile, Reading};
 use ljp::{Counters, Frame, FrameDef, FuncKind, Mark, NameKind, Reason, TraceDef, VmState};
@@ -313,13 +313,25 @@ fn event() -> impl Strategy<Value = Event> {
                 line: n[5],
             })
         }),
-        (frame, id.clone(), any::<bool>()).prop_map(|(frame, compiled, ancestor)| {
-            Event::Frame(FrameDef {
-                frame,
-                compiled,
-                in_loop: true,
-                ancestor,
-            })
+        (frame, id.clone(), any::<[bool; 2]>()).prop_map(
+            |(frame, compiled, [in_loop, ancestor])| {
+                Event::Frame(FrameDef {
+                    frame,
+                    compiled,
+                    in_loop,
+                    ancestor,
+                })
+            }
+        ),
+        (any::<u64>(), bytes(), any::<u32>(), bytes()).prop_map(|(times, chunk, line, reason)| {
+            Event::Abort {
+                times,
+                abort: Abort {
+                    chunk,
+                    line,
+                    reason,
+                },
+            }
         }),
         id.prop_map(|parent| Event::Stack { parent, frame: 0 }),
         (
@@ -368,6 +380,7 @@ fn write(out: &mut Cursor<'_>, event: &Event) {
         Event::Trace(trace) => out.trace(trace),
         Event::Frame(frame) => out.frame(frame),
         Event::Stack { parent, frame } => out.stack(*parent, *frame),
+        Event::Abort { times, abort } => out.abort(*times, &abort.chunk, abort.line, &abort.reason),
         Event::Epoch => out.epoch(),
         Event::Sample(s) => {
             let stack = s.stack.map_err(|n| Reason::from_number(n.into()).unwrap());

@@ -7,6 +7,7 @@
 //! The callbacks run on the VM's thread, in the middle of LuaJIT's work on a
 //! trace, never in a signal handler.
 
+use super::aborts::{Abort, Aborts};
 use super::exits;
 use super::lines::{Exit, Lines, Recording};
 use super::path::Recorded;
@@ -34,6 +35,7 @@ struct Follower {
     recorded: Vec<Recorded>,
     number: u32,
     side_of: Option<Exit>,
+    aborts: Aborts,
 }
 
 /// The most bytecodes that are kept of one trace; LuaJIT's own limits are lower
@@ -153,6 +155,7 @@ pub fn follow(lua: &Lua, layout: &Layout) -> Following {
         recorded: Vec::with_capacity(4096),
         number: 0,
         side_of: None,
+        aborts: Aborts::default(),
     };
     follower.look_back();
     *followed() = Some(follower);
@@ -171,6 +174,16 @@ impl Follower {
             self.tables.put(trace.number(), lines);
         }
     }
+}
+
+/// What was aborted since [`follow`], if the VM of `lua` is followed. `name` is as
+/// [`Aborts::told`] wants it.
+pub fn aborts<'n>(lua: &Lua, name: &impl Fn(usize, u8) -> &'n str) -> Vec<Abort> {
+    // Taken out: to put them into words runs Lua, which may call us.
+    let aborts = followed()
+        .as_mut()
+        .map(|follower| std::mem::take(&mut follower.aborts));
+    aborts.map_or(Vec::new(), |aborts| aborts.told(lua, name))
 }
 
 /// Puts the callbacks back that were there before those of [`follow`].
@@ -331,6 +344,9 @@ unsafe extern "C-unwind" fn on_trace(state: *mut ffi::lua_State) -> c_int {
         }
         b"abort" => {
             follower.tables.set_recording(false);
+            let layout = &follower.layout;
+            // SAFETY: as above.
+            unsafe { follower.aborts.count(layout, state) };
             follower.give_up();
         }
         b"flush" => follower.tables.clear(),

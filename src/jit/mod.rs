@@ -7,10 +7,11 @@
 //! which instruction of it belongs to which one of the representation. What
 //! comes out are the `lines` of a trace. They are made once, when LuaJIT has
 //! finished it, and kept in `tables`, where the signal handler looks them up.
-//! `exits` knows which trace is being left.
+//! `exits` knows which trace is being left, `aborts` what came to nothing.
 //!
 //! Nothing of this changes what LuaJIT compiles, or how.
 
+pub mod aborts;
 pub mod align;
 pub mod code;
 pub mod events;

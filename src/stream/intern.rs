@@ -9,6 +9,7 @@
 
 use super::ring::Producer;
 use super::table::{Lookup, Table};
+use crate::jit::aborts::Abort;
 use crate::jit::lines::Lines;
 use crate::jit::tables::Tables;
 use crate::native::modules::Module;
@@ -84,7 +85,8 @@ impl FunctionNames {
         records
     }
 
-    fn get(&self, code: usize, ffid: u8) -> &str {
+    /// The name of a function by its machine code and number, empty if none is known.
+    pub fn get(&self, code: usize, ffid: u8) -> &str {
         (self
             .names
             .binary_search_by_key(&(code, ffid), |function| (function.code, function.ffid)))
@@ -371,6 +373,15 @@ fn name_of(
         } => names::of_call(context.layout, *proto, *pc, to),
         _ => None,
     }
+}
+
+/// Appends the record of a recording that was aborted. Allocates.
+pub fn append_abort(abort: &Abort, to: &mut Vec<u8>) {
+    let mut bytes = vec![0; abort.chunk.len() + abort.reason.len() + 64];
+    let mut out = Cursor::new(&mut bytes);
+    let reason = abort.reason.as_bytes();
+    out.abort(abort.times, &abort.chunk, abort.line, reason);
+    to.extend_from_slice(out.written());
 }
 
 /// What a function is by its number among the built-ins.

@@ -34,6 +34,12 @@ pub fn write(profile: &Profile, whole: bool, out: &mut dyn Write) -> io::Result<
     for (address, name) in &profile.symbols {
         record(out, name.len(), |out| out.symbol(*address, name))?;
     }
+    for (abort, times) in &profile.aborts {
+        let text = abort.chunk.len() + abort.reason.len();
+        record(out, text, |out| {
+            out.abort(*times, &abort.chunk, abort.line, &abort.reason);
+        })?;
+    }
     for proto in &profile.protos {
         record(out, proto.chunk.len() + proto.name.len(), |out| {
             out.proto(

@@ -34,6 +34,13 @@ pub enum Event {
         /// Id of the frame.
         frame: u32,
     },
+    /// Recordings of traces that LuaJIT gave up.
+    Abort {
+        /// How many.
+        times: u64,
+        /// Where and why.
+        abort: Abort,
+    },
     /// The name of native code that lies in no module.
     Symbol {
         /// Where it begins, absolute.
@@ -92,6 +99,17 @@ pub struct Func {
     /// Where it begins, in the numbering of the module's file; absolute without
     /// a module.
     pub address: u64,
+}
+
+/// Where LuaJIT gave up a recording, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Abort {
+    /// Name of its chunk as Lua has it.
+    pub chunk: Vec<u8>,
+    /// The line, 0 if unknown.
+    pub line: u32,
+    /// LuaJIT's reason.
+    pub reason: Vec<u8>,
 }
 
 /// One sample.

@@ -15,7 +15,7 @@ mod v3;
 use std::io::Read;
 
 pub use error::Error;
-pub use event::{Event, Func, Module, Proto, REASON_LIMIT, Sample};
+pub use event::{Abort, Event, Func, Module, Proto, REASON_LIMIT, Sample};
 pub use tarantool::{LuaFrame, TarantoolEvent, TarantoolReader, TarantoolSample, TarantoolSymbol};
 pub use v3::Reader;
 

@@ -5,7 +5,7 @@
 
 use std::io::Read;
 
-use super::event::{Event, Func, Module, Proto, REASON_LIMIT, Sample};
+use super::event::{Abort, Event, Func, Module, Proto, REASON_LIMIT, Sample};
 use super::payload::{Payload, check};
 use super::{Error, Input};
 use crate::{Counters, Frame, FrameDef, FuncKind, Mark, NameKind, Reason, TraceDef, VmState, wire};
@@ -199,6 +199,14 @@ impl Defined {
                 };
                 Event::Epoch
             }
+            wire::ABORT => Event::Abort {
+                times: p.uleb()?,
+                abort: Abort {
+                    chunk: p.str()?,
+                    line: p.u32()?,
+                    reason: p.str()?,
+                },
+            },
             wire::SYMBOL => Event::Symbol {
                 address: p.uleb()?,
                 name: p.str()?,
@@ -274,7 +282,7 @@ fn end(p: &mut Payload<'_>) -> Result<Counters, Error> {
 
 /// Whether this reader knows what is in records with this tag.
 fn known(tag: u8) -> bool {
-    matches!(tag, wire::META..=wire::EPOCH | wire::SYMBOL | wire::END)
+    matches!(tag, wire::META..=wire::ABORT | wire::SYMBOL | wire::END)
 }
 
 fn count(defined: &mut u32, start: u64) -> Result<(), Error> {

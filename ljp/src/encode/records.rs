@@ -98,6 +98,17 @@ impl Cursor<'_> {
         });
     }
 
+    /// ABORT: recordings that LuaJIT aborted at `line` of a chunk, 0 if that is not
+    /// known, and why.
+    pub fn abort(&mut self, times: u64, chunk: &[u8], line: u32, reason: &[u8]) {
+        self.record(wire::ABORT, |out| {
+            out.uleb(times);
+            out.str(chunk);
+            out.uleb(line.into());
+            out.str(reason);
+        });
+    }
+
     /// FRAME: a frame, at most [`MAX_FRAME`] bytes.
     pub fn frame(&mut self, def: &FrameDef) {
         let flag = |set, flag| if set { flag } else { 0 };

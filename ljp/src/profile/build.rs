@@ -54,6 +54,10 @@ impl Builder {
                 });
                 epoch.stacks.push(stack);
             }
+            Event::Abort { times, abort } => {
+                let sum = profile.aborts.entry(abort).or_default();
+                *sum = sum.saturating_add(times);
+            }
             Event::Symbol { address, name } => {
                 profile.symbols.insert(address, name);
             }

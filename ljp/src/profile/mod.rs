@@ -14,9 +14,11 @@ use std::io::Read;
 
 pub use stacks::{Node, Stacks, Weights};
 
-use crate::decode::{self, AnyReader, Error, Func, Module, Proto, REASON_LIMIT, TarantoolEvent};
+use crate::decode::{
+    self, Abort, AnyReader, Error, Func, Module, Proto, REASON_LIMIT, TarantoolEvent,
+};
 use crate::{Counters, FrameDef, TraceDef, VmState};
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 
 /// What a stream says, added up.
 ///
@@ -44,6 +46,8 @@ pub struct Profile {
     /// Names of native code that the stream itself brings, by the address where
     /// it begins. They belong to frames without a module.
     pub symbols: BTreeMap<u64, Vec<u8>>,
+    /// What LuaJIT began to record and gave up, and how often.
+    pub aborts: IndexMap<Abort, u64>,
     /// Samples by VM state, by weight.
     pub by_state: [u64; VmState::COUNT],
     /// Samples without a stack by the number of the reason, by weight.
