@@ -6,6 +6,6 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 eval "$(scripts/env.sh)"
 export LUA_PATH="$root/?.lua;$LUA_PATH"
-for measure in delivered cost inlined slowdown size libraries start; do
+for measure in truth delivered cost inlined slowdown size libraries start; do
     luajit "benches/lua/$measure.lua"
 done
