@@ -571,6 +571,7 @@ impl<'w> Walk<'w> {
         let stack = (thread.stack(self.layout)).ok_or(Stop::Failed(Reason::Unreadable))?;
         let running = self.running_trace(doing, cframe, at);
         let compiled = (running.lines).and_then(|(lines, at)| Some((lines, lines.at(at)?)));
+        let known = running.trace.and_then(|trace| self.tables?.of(trace));
         let top = Top {
             cframe,
             thread,
@@ -583,6 +584,7 @@ impl<'w> Walk<'w> {
             in_loop: running.in_loop,
             ancestor: compiled.is_none_or(|(_, calls)| calls.ancestor),
             compiled,
+            base_gone: compiled.is_none() && known.is_some_and(Lines::replaces_base),
             ..Entry::default()
         };
         self.walk(top, entry)
@@ -670,7 +672,7 @@ impl<'w> Walk<'w> {
             mut in_loop,
             ..
         } = entry;
-        let mut at_base = None;
+        let mut at_base = entry.base_gone.then_some(BaseCall::Shown);
         for code in entry.calls() {
             let (kind, raw) = match code {
                 // Its closure is on the stack, where the walk begins.
@@ -702,7 +704,14 @@ impl<'w> Walk<'w> {
         let mut first = true;
         let visit = |frame: Frame| {
             if !std::mem::take(&mut first) {
-                return show(frame.body.kind, raw(layout, frame, Entry::default()));
+                // If none of the trace's calls was, this one is their ancestor.
+                let ancestor = std::mem::take(&mut ancestor) && entry.base_gone;
+                let below = Entry {
+                    trace: entry.trace.filter(|_| ancestor),
+                    ancestor,
+                    ..Entry::default()
+                };
+                return show(frame.body.kind, raw(layout, frame, below));
             }
             match at_base {
                 Some(BaseCall::Shown) => true,
@@ -789,6 +798,8 @@ struct Entry<'t> {
     ancestor: bool,
     /// The calls in the trace, where its table has them.
     compiled: Option<(&'t Lines, Calls)>,
+    /// What the stack has for the function at the base may not be it any more.
+    base_gone: bool,
 }
 
 /// What is known of the call at the base of a trace.

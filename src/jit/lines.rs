@@ -20,6 +20,7 @@ use std::ops::Range;
 pub struct Lines {
     trace: Trace,
     side_of: Option<Exit>,
+    replaces_base: bool,
     code: Range<usize>,
     nodes: Box<[Node]>,
     /// Ascending.
@@ -62,14 +63,35 @@ pub struct Recording<'a> {
 
 impl Lines {
     /// The table of `trace`. Without a recording it has what the snapshots say,
-    /// which are ancestors. None if nothing is known for sure.
+    /// which are ancestors, or no calls at all. None if nothing is known for sure.
     pub fn of(layout: &Layout, trace: Trace, recording: Option<&Recording>) -> Option<Lines> {
         let ir = Ir::of(layout, trace)?;
         let snapshots = Snapshots::of(layout, trace, &ir)?;
+        let (code, nodes, runs) = match Lines::calls_in(layout, trace, &ir, &snapshots, recording) {
+            Some((nodes, runs)) => (trace.code(layout)?, nodes.into(), runs.into()),
+            None => (trace.code(layout)?, [].into(), [].into()),
+        };
+        Some(Lines {
+            trace,
+            side_of: recording.and_then(|recording| recording.side_of),
+            replaces_base: snapshots.replace_base(trace.start(layout)?.0),
+            code,
+            nodes,
+            runs,
+        })
+    }
+
+    fn calls_in(
+        layout: &Layout,
+        trace: Trace,
+        ir: &Ir,
+        snapshots: &Snapshots,
+        recording: Option<&Recording>,
+    ) -> Option<(Vec<Node>, Vec<Run>)> {
         let path = match recording {
             Some(recording) => Path::of(
                 layout,
-                &snapshots,
+                snapshots,
                 trace.start(layout)?,
                 recording.side_of.is_some(),
                 recording.recorded,
@@ -79,18 +101,20 @@ impl Lines {
         };
         let (path, exact) = match path {
             Some(path) => path,
-            None => (Path::of_snapshots(layout, &snapshots)?, false),
+            None => (Path::of_snapshots(layout, snapshots)?, false),
         };
-        let lines = Builder::new(layout, trace, &ir, &snapshots, path, exact)?.build()?;
-        Some(Lines {
-            side_of: recording.and_then(|recording| recording.side_of),
-            ..lines
-        })
+        Builder::new(layout, trace, ir, snapshots, path, exact)?.build()
     }
 
     /// The exit that it starts from, if it is known to be a side trace.
     pub fn side_of(&self) -> Option<Exit> {
         self.side_of
+    }
+
+    /// Whether a tail call in it puts another function into the place of the one at
+    /// its base, so that what the stack has there may not be what runs.
+    pub fn replaces_base(&self) -> bool {
+        self.replaces_base
     }
 
     /// The trace.
@@ -123,7 +147,6 @@ impl Lines {
 /// All that a table is made from.
 struct Builder<'a> {
     layout: &'a Layout,
-    trace: Trace,
     ir: &'a Ir,
     snapshots: &'a Snapshots<'a>,
     path: Path,
@@ -156,7 +179,6 @@ impl<'a> Builder<'a> {
         }
         Some(Builder {
             layout,
-            trace,
             ir,
             snapshots,
             path,
@@ -172,7 +194,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn build(mut self) -> Option<Lines> {
+    fn build(mut self) -> Option<(Vec<Node>, Vec<Run>)> {
         let mut owners: Vec<Owner> = Vec::with_capacity(self.tokens.len());
         for stretch in self.stretches() {
             self.stretch(&stretch, &mut owners)?;
@@ -187,13 +209,7 @@ impl<'a> Builder<'a> {
                 });
             }
         }
-        Some(Lines {
-            trace: self.trace,
-            side_of: None,
-            code: self.code,
-            nodes: self.path.nodes.into(),
-            runs: runs.into(),
-        })
+        Some((self.path.nodes, runs))
     }
 
     /// What surely belongs together, of instructions and of machine code: what

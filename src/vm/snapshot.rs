@@ -186,6 +186,20 @@ impl<'a> Snapshots<'a> {
         Some(calls)
     }
 
+    /// Whether one of them has another function than `start`, or than what the stack
+    /// has, at the trace's base: a tail call.
+    pub fn replace_base(&self, start: Proto) -> bool {
+        (0..self.count()).any(|index| {
+            let calls = self.calls(index);
+            let outermost = calls.as_ref().and_then(|calls| calls.last());
+            outermost.is_some_and(|call| match call.callee {
+                Inlined::Base => false,
+                Inlined::Lua(proto) => proto != start,
+                Inlined::Other(_) => true,
+            })
+        })
+    }
+
     /// A call at `pc`, if that lies in what was called.
     fn call(&self, callee: Inlined, pc: usize, depth: i32) -> Option<Call> {
         let pc = match callee {

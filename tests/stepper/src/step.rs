@@ -349,6 +349,8 @@ impl Stepping<'_> {
                     RawFrame::Lua { compiled, .. } => *compiled,
                     _ => None,
                 });
+                // One that is being left does not go on.
+                let trace = trace.filter(|_| found.state != VmState::Exit);
                 if self.trace.is_some() && self.trace != trace {
                     self.follower.left_trace(tick);
                 }
