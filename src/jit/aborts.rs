@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 /// The most kinds of aborts that are told apart. A program that makes up code at run
 /// time has no end of them.
-const MOST: usize = 4096;
+const MOST: usize = 512;
 /// Longest chunk name in the stream.
 const MAX_CHUNK: usize = 255;
 

@@ -502,7 +502,7 @@ fn native_symbols(modules: &[Module], known: Option<&FunctionNames>) -> BTreeMap
     for module in modules {
         for start in tables::starts(module) {
             let before = named.range(..=start as u64).next_back();
-            if before.is_none_or(|(&at, symbol)| at + symbol.size <= start as u64) {
+            if before.is_none_or(|(&at, symbol)| at.saturating_add(symbol.size) <= start as u64) {
                 let file = module.path.rsplit('/').next().unwrap_or_default();
                 let name = format!("{file}+{:#x}", start.wrapping_sub(module.bias));
                 nameless.insert(start as u64, name.into_bytes());

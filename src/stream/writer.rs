@@ -276,3 +276,39 @@ impl Bell {
         self.0.swap(0, Ordering::AcqRel);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::ring;
+    use std::io::{Read, Seek};
+
+    #[test]
+    fn nothing_is_written_after_a_failure_whatever_becomes_of_it() {
+        // SAFETY: makes a file that has no name.
+        let fd = unsafe { libc::memfd_create(c"profile".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(fd >= 0);
+        // SAFETY: new, and nobody else's.
+        let mut content = unsafe { <File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
+        let read_only = File::open(format!("/proc/self/fd/{fd}")).expect("it is there");
+        let descriptor = read_only.as_raw_fd();
+        let (mut producer, consumer) = ring::ring(4096);
+        let writer = Writer::start(read_only, consumer, |_| Vec::new()).expect("a thread");
+        producer.put(b"lost");
+        producer.publish();
+        writer.signals().wake();
+        while writer.signals().failure().is_none() {
+            std::thread::yield_now();
+        }
+        // From now on it could be written.
+        // SAFETY: both are open, and the writer's stays so.
+        assert_eq!(unsafe { libc::dup2(fd, descriptor) }, descriptor);
+        producer.put(b"later");
+        producer.publish();
+        assert_eq!(writer.finish(b"last"), Err(libc::EBADF));
+        let mut bytes = Vec::new();
+        content.rewind().expect("a file");
+        content.read_to_end(&mut bytes).expect("a file");
+        assert_eq!(bytes, b"");
+    }
+}
