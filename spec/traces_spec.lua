@@ -90,7 +90,8 @@ end
 assert(sysprof.start { mode = "C", path = "profile", interval = 1 })
 makes(1000)
 jit.off(makes)
-disabled(100)
+-- Long enough, whatever else counts in the same place.
+disabled(1e5)
 assert(sysprof.stop())]])
     local code, out, err = shell.run(folder, "luajit aborts.lua")
     assert.equal("", err .. out)
@@ -99,8 +100,8 @@ assert(sysprof.stop())]])
     code, report, err = shell.run(folder, "sysprof report --by trace profile")
     assert.equal(0, code, err)
     -- One of each at least, as often as LuaJIT has tried.
-    assert.matches("\nAborted recordings\n  times  where and why\n"
-      .. " +[1-9]%d*  aborts%.lua:4: NYI: bytecode FNEW\n"
-      .. " +[1-9]%d*  aborts%.lua:2: JIT compilation disabled for function\n$", report)
+    local aborted = report:match "\nAborted recordings\n  times  where and why\n(.*)$" or report
+    assert.matches("%f[%d][1-9]%d*  aborts%.lua:4: NYI: bytecode FNEW\n", aborted)
+    assert.matches("%f[%d][1-9]%d*  aborts%.lua:2: JIT compilation disabled for function\n", aborted)
   end)
 end)
