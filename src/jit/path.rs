@@ -245,9 +245,13 @@ pub fn origins(ir: &Ir, snapshots: &Snapshots) -> Option<(u32, Vec<u32>)> {
         };
         for skipped in next..found {
             let origin = ir.get(skipped)?;
-            // What depends on nothing that changes stays what it is.
+            // What depends on nothing that changes stays what it is. Of what depends
+            // on nothing at all that is not known: a value from the stack is another
+            // one in each round.
             let same = |operand: u16| copy_of(&copies, operand) == Some(operand.into());
-            if origin.operands.iter().all(|&operand| same(operand)) {
+            if origin.operands.iter().any(|&operand| ir.refers(operand))
+                && origin.operands.iter().all(|&operand| same(operand))
+            {
                 copies[(skipped - FIRST) as usize] = skipped;
             }
         }

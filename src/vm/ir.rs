@@ -123,6 +123,11 @@ impl Ir {
         self.lowest + self.words.len() as u32
     }
 
+    /// Whether an operand is an instruction or constant, and no literal.
+    pub fn refers(&self, operand: u16) -> bool {
+        u32::from(operand) >= self.lowest
+    }
+
     fn word(&self, number: u32) -> Option<u64> {
         let index = number.checked_sub(self.lowest)?;
         self.words.get(index as usize).copied()

@@ -4,11 +4,17 @@ local stepper = require "sysprof_stepper"
 local program, compiled = arg[1], arg[2] == "jit"
 
 if not compiled then jit.off() end
-local body, clock, before = assert(loadfile(program))()
+local body, clock, before, check = assert(loadfile(program))()
 local counts, wrong = stepper.check(body, compiled, clock, before)
 if not counts then
   io.stderr:write(wrong, "\n")
   os.exit(2)
+end
+-- What a program knows of itself besides the stack.
+local problem = compiled and check and check(counts)
+if problem then
+  counts.wrong = counts.wrong + 1
+  wrong = wrong .. problem .. "\n"
 end
 -- What was compiled, by how it ends, as LuaJIT itself has it.
 local ends = compiled and require "jit.util".traceinfo or function() end

@@ -68,6 +68,12 @@ unsafe extern "C-unwind" fn check(state: *mut ffi::lua_State) -> c_int {
                     ffi::lua_pushnumber(state, value as f64);
                     ffi::lua_setfield(state, -2, name.as_ptr());
                 }
+                for (line, calls) in &outcome.calls {
+                    let name = format!("calls_from_{line}");
+                    ffi::lua_pushlstring(state, name.as_ptr().cast(), name.len());
+                    ffi::lua_pushnumber(state, *calls as f64);
+                    ffi::lua_rawset(state, -3);
+                }
                 let mut text = String::new();
                 for line in &outcome.wrong {
                     let _ = writeln!(text, "{line}");

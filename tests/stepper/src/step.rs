@@ -43,6 +43,9 @@ pub struct Outcome {
     unjoined: u64,
     /// Stacks whose native part is not the one that the module has.
     wrong_native: u64,
+    /// Calls of native code from machine code of traces, by the line that the stack
+    /// says they are in.
+    pub calls: Vec<(u32, u64)>,
     /// What was wrong, in words.
     pub wrong: Vec<String>,
 }
@@ -83,6 +86,8 @@ struct Stepping<'t> {
     ran: Option<u32>,
     /// The key of the recorder's callbacks.
     callback: u64,
+    /// Whether the machine code of a trace ran at the last look.
+    in_code: bool,
     seen: Vec<Call>,
     last: Vec<RawFrame>,
     outcome: Outcome,
@@ -133,9 +138,13 @@ pub unsafe fn run(
         trace: None,
         ran: None,
         callback: crate::pause::key(),
+        in_code: false,
         seen: Vec::with_capacity(DEPTH),
         last: Vec::with_capacity(DEPTH),
-        outcome: Outcome::default(),
+        outcome: Outcome {
+            calls: Vec::with_capacity(DESCRIBED),
+            ..Outcome::default()
+        },
         wrong: Vec::with_capacity(DESCRIBED),
         wrong_native: (0..DESCRIBED)
             .map(|_| (0, Vec::with_capacity(DEPTH)))
@@ -297,6 +306,18 @@ impl Stepping<'_> {
             }
             _ => {}
         }
+        let native = matches!(frames.first(), Some(RawFrame::Native { .. }));
+        if std::mem::replace(&mut self.in_code, compiled.is_some() && !native)
+            && native
+            && let Some(line) = called_from(self.walker.layout(), frames)
+        {
+            let calls = &mut self.outcome.calls;
+            match calls.iter().position(|calls| calls.0 == line) {
+                Some(index) => calls[index].1 += 1,
+                None if calls.len() < calls.capacity() => calls.push((line, 1)),
+                None => {}
+            }
+        }
         if !joined(frames) {
             self.outcome.unjoined += 1;
         }
@@ -400,6 +421,23 @@ impl Stepping<'_> {
         // One mistake is enough: go on from where the stack is right again.
         self.follower.catch_up(&self.seen);
     }
+}
+
+/// The line that compiled code has called native code from, if that is known.
+fn called_from(layout: &Layout, frames: &[RawFrame]) -> Option<u32> {
+    frames
+        .iter()
+        .find_map(|frame| match *frame {
+            RawFrame::Lua {
+                proto,
+                pc,
+                ancestor,
+                ..
+            } => Some((proto, pc, ancestor)),
+            _ => None,
+        })
+        .filter(|(_, _, ancestor)| !ancestor)
+        .map(|(proto, pc, _)| lines::line_before(layout, proto, pc))
 }
 
 /// Whether native code lies between each registered C function and what it has
