@@ -353,10 +353,15 @@ pub enum Entry {
 
 /// Whether `address` is that of the FFI's `CTState`, which the VM keeps in rbx
 /// while it enters or leaves a callback (`lj_ctype.h`: a table, two numbers, the
-/// thread, and then `global_State`).
+/// thread, and then `global_State`). The last alone is not enough: rbx may hold the
+/// position of a built-in, and `global_State`'s own address lie behind that.
 fn is_ctype_state(layout: &Layout, address: usize) -> bool {
+    const THREAD: usize = 16;
     const GLOBAL: usize = 24;
-    address.is_multiple_of(SLOT) && read::<u64>(address + GLOBAL) == Some(layout.global as u64)
+    let thread = || Thread::at(layout, read::<u64>(address + THREAD)? as usize);
+    address.is_multiple_of(SLOT)
+        && read::<u64>(address.wrapping_add(GLOBAL)) == Some(layout.global as u64)
+        && thread().is_some()
 }
 
 /// Whether the position of the function of `top`, which is being left, is one
