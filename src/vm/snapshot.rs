@@ -11,7 +11,7 @@
 //! Copies what it decodes, so it is not for the signal handler.
 
 use super::frames::Link;
-use super::ir::{FIRST, Ir};
+use super::ir::{FIRST, Ir, op};
 use super::layout::{Family, Layout};
 use super::objects::{Function, Kind, Proto, SLOT};
 use super::trace::Trace;
@@ -189,7 +189,12 @@ impl<'a> Snapshots<'a> {
     /// Whether one of them has another function than `start`, or than what the stack
     /// has, at the trace's base: a tail call.
     pub fn replace_base(&self, start: Proto) -> bool {
-        (0..self.count()).any(|index| {
+        // A return to a frame below moves the base; that is no tail call.
+        let moved = (FIRST..self.ir.end())
+            .find(|&n| self.ir.get(n).is_some_and(|ins| ins.op == op::RETF))
+            .unwrap_or(u32::MAX);
+        let kept = (0..self.count()).filter(|&index| self.instruction(index) <= moved);
+        kept.into_iter().any(|index| {
             let calls = self.calls(index);
             let outermost = calls.as_ref().and_then(|calls| calls.last());
             outermost.is_some_and(|call| match call.callee {
