@@ -186,23 +186,26 @@ impl<'a> Snapshots<'a> {
         Some(calls)
     }
 
-    /// Whether one of them has another function than `start`, or than what the stack
-    /// has, at the trace's base: a tail call.
+    /// Whether they have different functions at the base of the trace, which begins in
+    /// `start`: a tail call.
     pub fn replace_base(&self, start: Proto) -> bool {
         // A return to a frame below moves the base; that is no tail call.
         let moved = (FIRST..self.ir.end())
             .find(|&n| self.ir.get(n).is_some_and(|ins| ins.op == op::RETF))
             .unwrap_or(u32::MAX);
-        let kept = (0..self.count()).filter(|&index| self.instruction(index) <= moved);
-        kept.into_iter().any(|index| {
-            let calls = self.calls(index);
-            let outermost = calls.as_ref().and_then(|calls| calls.last());
-            outermost.is_some_and(|call| match call.callee {
+        let mut kept = (0..self.count())
+            .filter(|&index| self.instruction(index) <= moved)
+            .filter_map(|index| self.calls(index))
+            .peekable();
+        // A side trace may begin further up.
+        let mut base = (kept.peek().is_some_and(|calls| calls.len() == 1)).then_some(start);
+        kept.filter_map(|calls| calls.last().copied())
+            .any(|outermost| match outermost.callee {
+                // What the stack has, whichever function that is.
                 Inlined::Base => false,
-                Inlined::Lua(proto) => proto != start,
+                Inlined::Lua(proto) => *base.get_or_insert(proto) != proto,
                 Inlined::Other(_) => true,
             })
-        })
     }
 
     /// A call at `pc`, if that lies in what was called.
