@@ -35,7 +35,7 @@ for host in "$@"; do
             status=0
             (step "$host" "$program" "$jit") || status=$?
             grep -E '^[a-z_]+	[0-9]+$' "$work/out" >"$work/run" || true
-            bad=$(awk '$1 == "wrong" || $1 == "without_stack" || $1 == "unfinished" || $1 == "unjoined" || $1 == "wrong_native" { n += $2 } END { print n + 0 }' "$work/run")
+            bad=$(awk '$1 == "wrong" || $1 == "without_stack" || $1 == "unfinished" || $1 == "unjoined" || $1 == "wrong_native" || $1 == "wrong_exits" { n += $2 } END { print n + 0 }' "$work/run")
             # A run without counts has proved nothing.
             stepped=$(awk '$1 == "instructions" { print $2 }' "$work/run")
             cat "$work/run" >>"$work/counts"
@@ -60,8 +60,8 @@ awk '{ n[$1] += $2 } END {
         printf "in traces %d, of which %d (%.1f %%) with ancestors only\n",
             n["in_traces"], n["ancestors"], 100 * n["ancestors"] / n["in_traces"]
     if (n["exits"] > 0)
-        printf "leaving traces %d, of which %d (%.1f %%) do not say which, %d another one\n",
-            n["exits"], n["nameless_exits"], 100 * n["nameless_exits"] / n["exits"], n["wrong_exits"]
+        printf "leaving traces %d, of which %d (%.1f %%) do not say which\n",
+            n["exits"], n["nameless_exits"], 100 * n["nameless_exits"] / n["exits"]
     printf "instructions %d, wrong %d, without stack %d, faults %d\n",
-        n["instructions"], n["wrong"] + n["wrong_native"], n["without_stack"], n["faults"] }' "$work/counts"
+        n["instructions"], n["wrong"] + n["wrong_native"] + n["wrong_exits"], n["without_stack"], n["faults"] }' "$work/counts"
 [ "$failed" = 0 ]
