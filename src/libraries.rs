@@ -20,10 +20,8 @@ pub fn functions(lua: &Lua, layout: &Layout) -> FunctionNames {
         let Some(function) = Function::at(layout, function.to_pointer() as usize) else {
             return;
         };
-        let ffid = match function.kind(layout) {
-            Some(Kind::C) => 1,
-            Some(Kind::Builtin(ffid)) => ffid,
-            _ => return,
+        let Some(ffid) = function.kind(layout).and_then(Kind::number) else {
+            return;
         };
         if let Some(code) = function.code(layout) {
             let key = (code, ffid);

@@ -9,7 +9,7 @@
 use crate::memory;
 use crate::vm::layout::Layout;
 use crate::vm::lines;
-use crate::vm::names;
+use crate::vm::names::{self, MAX_CHUNK};
 use crate::vm::objects::{Function, Kind};
 use mlua::{Lua, Table, ffi};
 use std::collections::HashMap;
@@ -17,8 +17,6 @@ use std::collections::HashMap;
 /// The most kinds of aborts that are told apart. A program that makes up code at run
 /// time has no end of them.
 const MOST: usize = 512;
-/// Longest chunk name in the stream.
-const MAX_CHUNK: usize = 255;
 
 /// Why, in LuaJIT's numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -225,13 +223,10 @@ fn about(layout: &Layout, address: usize) -> About {
             let line = proto.first_line(layout).unwrap_or(0);
             About::Text(format!("{}:{line}", String::from_utf8_lossy(chunk)))
         }
-        Some((function, kind)) => {
-            let ffid = match kind {
-                Kind::Builtin(ffid) => ffid,
-                _ => 1,
-            };
-            About::Function(function.code(layout).unwrap_or(0), ffid)
-        }
+        Some((function, kind)) => About::Function(
+            function.code(layout).unwrap_or(0),
+            kind.number().unwrap_or(1),
+        ),
         None => About::Nothing,
     }
 }

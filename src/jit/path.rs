@@ -170,17 +170,15 @@ impl Path {
 }
 
 fn of_event(layout: &Layout, event: &Recorded) -> Option<Code> {
-    let ffid = match (event.function.kind(layout)?, event.position) {
+    match (event.function.kind(layout)?, event.position) {
         (Kind::Lua(proto), Some(position)) => {
             let pc = proto.bytecode(layout) + 4 * position as usize + 4;
             proto.holds(layout, pc)?.then_some(())?;
-            return Some(Code::Lua(proto, proto.identity(layout)?, pc));
+            Some(Code::Lua(proto, proto.identity(layout)?, pc))
         }
-        (Kind::C, None) => 1,
-        (Kind::Builtin(ffid), None) => ffid,
-        _ => return None,
-    };
-    Some(Code::Function(event.function.code(layout)?, ffid))
+        (kind, None) => Some(Code::Function(event.function.code(layout)?, kind.number()?)),
+        _ => None,
+    }
 }
 
 fn of_snapshot(layout: &Layout, call: &Call) -> Option<Code> {
@@ -188,11 +186,7 @@ fn of_snapshot(layout: &Layout, call: &Call) -> Option<Code> {
         Inlined::Base => Code::Base(call.pc),
         Inlined::Lua(proto) => Code::Lua(proto, proto.identity(layout)?, call.pc),
         Inlined::Other(function) => {
-            let ffid = match function.kind(layout)? {
-                Kind::Builtin(ffid) => ffid,
-                _ => 1,
-            };
-            Code::Function(function.code(layout)?, ffid)
+            Code::Function(function.code(layout)?, function.kind(layout)?.number()?)
         }
     })
 }

@@ -17,7 +17,7 @@ use crate::native::unwind::Unwinder;
 use crate::stack::RawFrame;
 use crate::vm::layout::Layout;
 use crate::vm::lines;
-use crate::vm::names::{self, MAX_NAME};
+use crate::vm::names::{self, MAX_CHUNK, MAX_NAME};
 use crate::vm::objects::{Identity, Proto};
 use crate::vm::trace::Trace;
 use ljp::encode::{Cursor, Frame, FrameDef, TraceDef};
@@ -28,8 +28,6 @@ const FRAME_PLACES: usize = 1 << 15;
 const STACK_PLACES: usize = 1 << 17;
 /// Places in the tables of what frames refer to.
 const OTHER_PLACES: usize = 1 << 14;
-/// Longest chunk name in the stream.
-const MAX_CHUNK: usize = 255;
 /// The most bytes that the definitions for one frame can take: a prototype with
 /// its names, a trace, the frame, the stack.
 const DEFINITION: usize = MAX_CHUNK + MAX_NAME + 256;

@@ -19,7 +19,7 @@ use crate::native::tables;
 use crate::stack::{Found, RawFrame};
 use crate::vm::layout::Layout;
 use crate::vm::lines;
-use crate::vm::names;
+use crate::vm::names::{self, MAX_CHUNK};
 use crate::vm::objects::{Identity, Proto};
 use crate::vm::trace::Trace;
 use ljp::encode::{Cursor, MAX_V2_PIECE, MAX_V2_SYMBOL, Part, v2_has_lua_stack};
@@ -30,8 +30,6 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Longest chunk name in the stream.
-const MAX_CHUNK: usize = 255;
 /// Places in the tables, besides those for what is known at the start.
 const PROTO_PLACES: usize = 1 << 14;
 const TRACE_PLACES: usize = 1 << 12;

@@ -13,6 +13,8 @@ use ljp::NameKind;
 
 /// Longest name that is kept, in bytes.
 pub const MAX_NAME: usize = 64;
+/// Longest name of a chunk that is kept, in bytes.
+pub const MAX_CHUNK: usize = 255;
 
 /// How far back the instruction that fetched a function is looked for.
 const MAX_BACK: usize = 256;

@@ -150,6 +150,17 @@ pub enum Kind {
     Builtin(u8),
 }
 
+impl Kind {
+    /// LuaJIT's number of a built-in, 1 for other C functions; none for Lua's.
+    pub fn number(self) -> Option<u8> {
+        match self {
+            Kind::Lua(_) => None,
+            Kind::C => Some(1),
+            Kind::Builtin(ffid) => Some(ffid),
+        }
+    }
+}
+
 impl Function {
     /// The function at `address`, of which it is known that there is one.
     pub(super) fn known(address: usize) -> Function {
