@@ -7,23 +7,10 @@
 -- records itself in mode "C" until SIGNALS signals have come.
 
 local sysprof = require "sysprof"
+local sines = require "spec.support.sines"
+local six, two = sines.six, sines.two
 local path, signals, what = arg[1], tonumber(arg[2]), arg[3]
 local eliminated = what == "eliminated"
-local sin = math.sin
-
-local function six(x)
-  local s = sin(x + 0.1)
-  s = s + sin(x + 0.2)
-  s = s + sin(x + 0.3)
-  s = s + sin(x + 0.4)
-  s = s + sin(x + 0.5)
-  return s + sin(x + 0.6)
-end
-
-local function two(x)
-  local s = sin(x + 0.7)
-  return s + sin(x + 0.8)
-end
 
 -- All of its arguments are of a size for which the C library does the same.
 local function loop(n)
