@@ -36,17 +36,6 @@ function profile.info(path)
   }
 end
 
--- The lines of `sysprof report --by line` in a file of that name: number to total,
--- in percent.
-function profile.lines(path, file)
-  local totals = {}
-  for line in sysprof("report --by line --limit 1000", path):gmatch "[^\n]+" do
-    local total, name, number = line:match "^ +[%d.]+%% +([%d.]+)%% +[%d,]+  ([^:]+):(%d+)$"
-    if name and name:sub(-#file) == file then totals[tonumber(number)] = tonumber(total) end
-  end
-  return totals
-end
-
 -- The functions of `sysprof report --by function`: name to total, in percent.
 function profile.totals(path)
   local totals = {}

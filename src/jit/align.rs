@@ -7,7 +7,8 @@
 //!
 //! Between two snapshots it is an alignment of two sequences: pairs that may
 //! belong together weigh more the more they have in common, and the heaviest set
-//! of pairs in order is taken. What is in no pair makes ready for the next pair.
+//! of pairs in order is taken, up to two for each of the representation: its guard
+//! and its result. What is in no pair makes ready for the next pair.
 
 use super::code::{Action, Token};
 use crate::vm::ir::{Ins, NUMBER, op};
@@ -83,8 +84,28 @@ pub fn align(instructions: &[(Ins, u32)], tokens: &[Token]) -> Option<Vec<usize>
     Some(owners)
 }
 
+/// What an instruction can make a pair by, once each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// What leaves the trace if the guard fails.
+    Guard,
+    /// What makes the result.
+    Result,
+}
+
+impl By {
+    fn of(action: Action) -> By {
+        match action {
+            Action::Branch | Action::Compare => By::Guard,
+            _ => By::Result,
+        }
+    }
+}
+
 /// For each of `tokens` the index of the one of `instructions` that it makes a
-/// pair with, so that the weights of all pairs are the most.
+/// pair with, so that the weights of all pairs are the most. An instruction makes
+/// up to two: of those that look alike, one after the other, a guard alone could be
+/// the one before's as well.
 fn pair(instructions: &[(Ins, u32)], tokens: &[Token]) -> Option<Vec<Option<usize>>> {
     #[derive(Clone, Copy)]
     enum Step {
@@ -92,42 +113,58 @@ fn pair(instructions: &[(Ins, u32)], tokens: &[Token]) -> Option<Vec<Option<usiz
         NextToken,
         NextInstruction,
     }
+    /// By what the instruction has made a pair already.
+    const DONE: [Option<By>; 3] = [None, Some(By::Guard), Some(By::Result)];
     let (rows, columns) = (instructions.len(), tokens.len());
     if rows.checked_mul(columns)? > MOST_PAIRS {
         return None;
     }
-    // best[c] is the most that `instructions[row..]` and `tokens[c..]` make. From
-    // the back, as the assembler works: of equals, the last one is taken.
-    let mut steps = vec![Step::NextToken; rows * columns];
-    let mut below = vec![0; columns + 1];
-    let mut best = vec![0; columns + 1];
+    // best[c][d] is the most that `instructions[row..]` and `tokens[c..]` make, if
+    // the first of them has made DONE[d]. From the back, as the assembler works: of
+    // equals, the last one is taken.
+    let mut steps = vec![[Step::NextToken; DONE.len()]; rows * columns];
+    let mut below = vec![[0; DONE.len()]; columns + 1];
+    let mut best = below.clone();
     for (row, &ins) in instructions.iter().enumerate().rev() {
         for (column, &token) in tokens.iter().enumerate().rev() {
             let weight = weight(ins, token);
-            let (step, sum) = if below[column] > best[column + 1] {
-                (Step::NextInstruction, below[column])
-            } else {
-                (Step::NextToken, best[column + 1])
-            };
-            let paired = weight + below[column + 1];
-            (steps[row * columns + column], best[column]) = if weight > 0 && paired > sum {
-                (Step::Pair, paired)
-            } else {
-                (step, sum)
-            };
+            let by = By::of(token.action);
+            for (done, before) in DONE.iter().enumerate() {
+                let (step, sum) = if below[column][0] > best[column + 1][done] {
+                    (Step::NextInstruction, below[column][0])
+                } else {
+                    (Step::NextToken, best[column + 1][done])
+                };
+                let rest = match before {
+                    // It may make the other one as well.
+                    None => best[column + 1][1 + by as usize],
+                    Some(_) => below[column + 1][0],
+                };
+                let paired = weight + rest;
+                let may = weight > 0 && *before != Some(by);
+                (steps[row * columns + column][done], best[column][done]) = if may && paired > sum {
+                    (Step::Pair, paired)
+                } else {
+                    (step, sum)
+                };
+            }
         }
         std::mem::swap(&mut best, &mut below);
     }
     let mut pairs = vec![None; columns];
-    let (mut row, mut column) = (0, 0);
+    let (mut row, mut column, mut done) = (0, 0, 0);
     while row < rows && column < columns {
-        match steps[row * columns + column] {
+        match steps[row * columns + column][done] {
             Step::Pair => {
                 pairs[column] = Some(row);
-                (row, column) = (row + 1, column + 1);
+                (row, done) = match DONE[done] {
+                    None => (row, 1 + By::of(tokens[column].action) as usize),
+                    Some(_) => (row + 1, 0),
+                };
+                column += 1;
             }
             Step::NextToken => column += 1,
-            Step::NextInstruction => row += 1,
+            Step::NextInstruction => (row, done) = (row + 1, 0),
         }
     }
     Some(pairs)
@@ -206,6 +243,49 @@ mod tests {
         let owners = align(&instructions, &[by(1), by(2)]).unwrap();
         assert_eq!(owners[1], 2);
         assert!(owners[0] < 2);
+    }
+
+    #[test]
+    fn of_alike_loads_in_a_row_each_has_its_own() {
+        // An index is converted and checked, then what is there checked and loaded:
+        // both results in the same registers each time, all guards by one exit.
+        let [convert, load] = [91, 70];
+        let (xmm7, rbx) = (Some(23), Some(3));
+        let checked = |op, register| {
+            let (ins, exit) = guard(op, 4);
+            (Ins { register, ..ins }, exit)
+        };
+        let row = [
+            checked(convert, rbx),
+            ins(41, rbx),
+            guard(10, 4),
+            checked(load, xmm7),
+        ];
+        let exit = || Token {
+            exit: Some(4),
+            ..token(Action::Branch, None)
+        };
+        let made_for = [
+            (token(Action::Other, rbx), 0),
+            (token(Action::Other, Some(21)), 0),
+            (token(Action::Compare, None), 0),
+            (exit(), 0),
+            (exit(), 0),
+            (token(Action::Other, rbx), 1),
+            (token(Action::Compare, None), 2),
+            (exit(), 2),
+            (token(Action::Compare, None), 3),
+            (exit(), 3),
+            (token(Action::Load, xmm7), 3),
+        ];
+        let instructions = [row, row, row].concat();
+        let tokens: Vec<Token> = (0..3)
+            .flat_map(|_| made_for.map(|(token, _)| token))
+            .collect();
+        let owners: Vec<usize> = (0..3)
+            .flat_map(|turn| made_for.map(|(_, owner)| 4 * turn + owner))
+            .collect();
+        assert_eq!(align(&instructions, &tokens), Some(owners));
     }
 
     #[test]

@@ -225,30 +225,36 @@ pub fn origins(ir: &Ir, snapshots: &Snapshots) -> Option<(u32, Vec<u32>)> {
     copies[0] = FIRST;
     let mut origins = vec![start - 1];
     let bounds = Bounds::of(snapshots, start);
+    let at_end = snapshots.before(start) as usize;
     let mut next = FIRST + 1;
     for number in start + 1..end {
         let ins = ir.get(number)?;
         let last = bounds.last_origin(number);
-        let found = (next..last).find(|&candidate| {
-            (ir.get(candidate)).is_some_and(|origin| repeats(&copies, origin, ins))
-        });
+        let mut found = None;
+        for candidate in next..last {
+            let origin = ir.get(candidate)?;
+            let unchanged = changes_not(ir, &copies, origin);
+            // What is no load, store or call is then left out of the loop for sure.
+            if !(unchanged && origin.is_pure()) && repeats(&copies, origin, ins) {
+                found = Some(candidate);
+                break;
+            }
+            copies[(candidate - FIRST) as usize] = if unchanged {
+                candidate
+            } else if ir.is_stack_load(origin) {
+                // What the round before has left there.
+                let [slot, _] = origin.operands;
+                (snapshots.slot(at_end, slot)).unwrap_or(candidate)
+            } else {
+                0
+            };
+        }
         let Some(found) = found else {
             // It has become something else, or was added.
+            copies[(next - FIRST) as usize..(last.max(next) - FIRST) as usize].fill(0);
             origins.push(*origins.last()?);
             continue;
         };
-        for skipped in next..found {
-            let origin = ir.get(skipped)?;
-            // What depends on nothing that changes stays what it is. Of what depends
-            // on nothing at all that is not known: a value from the stack is another
-            // one in each round.
-            let same = |operand: u16| copy_of(&copies, operand) == Some(operand.into());
-            if origin.operands.iter().any(|&operand| ir.refers(operand))
-                && origin.operands.iter().all(|&operand| same(operand))
-            {
-                copies[(skipped - FIRST) as usize] = skipped;
-            }
-        }
         copies[(found - FIRST) as usize] = number;
         origins.push(found);
         next = found + 1;
@@ -258,6 +264,15 @@ pub fn origins(ir: &Ir, snapshots: &Snapshots) -> Option<(u32, Vec<u32>)> {
         origins[0] = second;
     }
     Some((start, origins))
+}
+
+/// Whether an instruction before the loop is the same one in each round: it depends
+/// on nothing that changes. Of a load from the stack, which depends on nothing at
+/// all, that is not known.
+fn changes_not(ir: &Ir, copies: &[u32], origin: Ins) -> bool {
+    let same = |operand: u16| copy_of(copies, operand) == Some(operand.into());
+    origin.operands.iter().any(|&operand| ir.refers(operand))
+        && origin.operands.iter().all(|&operand| same(operand))
 }
 
 /// What an operand is in the loop: itself if it is a constant, none if unknown.

@@ -75,6 +75,12 @@ impl Ins {
         }
     }
 
+    /// Whether it is known to give the same for the same operands and to do nothing
+    /// else: comparisons and arithmetic.
+    pub fn is_pure(&self) -> bool {
+        self.op < op::RETF || (op::RENAME + 1..=op::LAST_COMMON).contains(&self.op)
+    }
+
     /// Whether code may have been made for it.
     pub fn is_code(&self) -> bool {
         const NONE: [u8; 7] = [
@@ -126,6 +132,12 @@ impl Ir {
     /// Whether an operand is an instruction or constant, and no literal.
     pub fn refers(&self, operand: u16) -> bool {
         u32::from(operand) >= self.lowest
+    }
+
+    /// Whether an instruction has no operands but literals, as those have that load
+    /// from the stack: the slot and how. Not all are loads.
+    pub fn is_stack_load(&self, ins: Ins) -> bool {
+        ins.op > op::LAST_COMMON && !ins.operands.iter().any(|&operand| self.refers(operand))
     }
 
     fn word(&self, number: u32) -> Option<u64> {

@@ -138,6 +138,18 @@ impl<'a> Snapshots<'a> {
         }
     }
 
+    /// The instruction or constant that a snapshot has in a slot of the stack; none
+    /// if the trace has not changed the slot.
+    pub fn slot(&self, index: usize, slot: u16) -> Option<u32> {
+        let snapshot = self.snapshots[index];
+        (self
+            .map
+            .get(snapshot.first..snapshot.first + snapshot.entries)?
+            .iter())
+        .find(|&&entry| slot_of(entry) == usize::from(slot))
+        .map(|entry| entry & REF_MASK)
+    }
+
     /// All calls that a snapshot has, innermost first, down to the one at the
     /// trace's base.
     pub fn calls(&self, index: usize) -> Option<Vec<Call>> {

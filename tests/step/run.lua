@@ -26,7 +26,9 @@ for trace = 1, 1000 do
   end
 end
 local names = {}
-for name in pairs(counts) do names[#names + 1] = name end
+for name, count in pairs(counts) do
+  if type(count) == "number" then names[#names + 1] = name end
+end
 table.sort(names)
 for _, name in ipairs(names) do print(name, counts[name]) end
 io.write(wrong)

@@ -1,7 +1,8 @@
 -- One trace with a sine in each of six lines of one function and two of another:
 -- the C library is called as often from each.
 local clock = { 0 }
-local sines = require "spec.support.sines"
+local lines = require "tests.step.lines"
+local sines = require "spec.support.six_and_two"
 local six, two = sines.six, sines.two
 return function()
   local s = 0
@@ -12,13 +13,7 @@ return function()
   end
   return s
 end, clock, nil, function(counts)
-  -- Where LuaJIT says no more of a trace than where it starts.
-  if counts.ancestors > counts.in_traces / 2 then return end
-  local calls = {}
-  for _, line in ipairs { 6, 7, 8, 9, 10, 11, 15, 16 } do
-    calls[#calls + 1] = counts["calls_from_" .. line] or 0
-  end
-  for _, n in ipairs(calls) do
-    if n == 0 or n ~= calls[1] then return "sines by line: " .. table.concat(calls, " ") end
-  end
+  if not lines.told_apart(counts) then return end
+  return lines.compare(counts, "calls", "six_and_two.lua",
+    { [6] = 1, [7] = 1, [8] = 1, [9] = 1, [10] = 1, [11] = 1, [15] = 1, [16] = 1 })
 end

@@ -10,6 +10,7 @@ mod follow;
 mod native;
 mod pause;
 mod step;
+mod tally;
 mod truth;
 
 use mlua::ffi;
@@ -68,11 +69,8 @@ unsafe extern "C-unwind" fn check(state: *mut ffi::lua_State) -> c_int {
                     ffi::lua_pushnumber(state, value as f64);
                     ffi::lua_setfield(state, -2, name.as_ptr());
                 }
-                for (line, calls) in &outcome.calls {
-                    let name = format!("calls_from_{line}");
-                    ffi::lua_pushlstring(state, name.as_ptr().cast(), name.len());
-                    ffi::lua_pushnumber(state, *calls as f64);
-                    ffi::lua_rawset(state, -3);
+                for (what, place, count) in outcome.tally.by_line(&truth) {
+                    set_in(state, what, &place, count);
                 }
                 let mut text = String::new();
                 for line in &outcome.wrong {
@@ -88,6 +86,30 @@ unsafe extern "C-unwind" fn check(state: *mut ffi::lua_State) -> c_int {
             }
         }
     }
+}
+
+/// `table[what][place] = count` for the table at the top of the stack.
+unsafe fn set_in(state: *mut ffi::lua_State, what: &CStr, place: &str, count: u64) {
+    // SAFETY: the caller's promise; the API is used as documented.
+    unsafe {
+        ffi::lua_getfield(state, -1, what.as_ptr());
+        if ffi::lua_istable(state, -1) == 0 {
+            ffi::lua_pop(state, 1);
+            ffi::lua_createtable(state, 0, 8);
+            ffi::lua_pushvalue(state, -1);
+            ffi::lua_setfield(state, -3, what.as_ptr());
+        }
+        ffi::lua_pushlstring(state, place.as_ptr().cast(), place.len());
+        ffi::lua_pushnumber(state, count as f64);
+        ffi::lua_rawset(state, -3);
+        ffi::lua_pop(state, 1);
+    }
+}
+
+/// `forget_lines()`: what compiled code has done by line so far is not counted.
+unsafe extern "C-unwind" fn forget_lines(_state: *mut ffi::lua_State) -> c_int {
+    step::forget_lines();
+    0
 }
 
 fn look_around(state: *mut ffi::lua_State) -> Result<(Walker, Following), Error> {
@@ -113,9 +135,11 @@ fn look_around(state: *mut ffi::lua_State) -> Result<(Walker, Following), Error>
 pub unsafe extern "C-unwind" fn luaopen_sysprof_stepper(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
-        ffi::lua_createtable(state, 0, 1);
+        ffi::lua_createtable(state, 0, 2);
         ffi::lua_pushcfunction(state, check);
         ffi::lua_setfield(state, -2, c"check".as_ptr());
+        ffi::lua_pushcfunction(state, forget_lines);
+        ffi::lua_setfield(state, -2, c"forget_lines".as_ptr());
     }
     1
 }

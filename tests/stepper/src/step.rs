@@ -4,6 +4,7 @@
 
 use crate::follow::{Claim, Follower};
 use crate::native::Native;
+use crate::tally::{Runs, Tally};
 use crate::truth::{self, Call, Clock, Truth};
 use ljp::{Reason, VmState};
 use mlua::ffi;
@@ -43,9 +44,8 @@ pub struct Outcome {
     unjoined: u64,
     /// Stacks whose native part is not the one that the module has.
     wrong_native: u64,
-    /// Calls of native code from machine code of traces, by the line that the stack
-    /// says they are in.
-    pub calls: Vec<(u32, u64)>,
+    /// What compiled code did, by line.
+    pub tally: Tally,
     /// What was wrong, in words.
     pub wrong: Vec<String>,
 }
@@ -86,8 +86,6 @@ struct Stepping<'t> {
     ran: Option<u32>,
     /// The key of the recorder's callbacks.
     callback: u64,
-    /// Whether the machine code of a trace ran at the last look.
-    in_code: bool,
     seen: Vec<Call>,
     last: Vec<RawFrame>,
     outcome: Outcome,
@@ -138,13 +136,9 @@ pub unsafe fn run(
         trace: None,
         ran: None,
         callback: crate::pause::key(),
-        in_code: false,
         seen: Vec::with_capacity(DEPTH),
         last: Vec::with_capacity(DEPTH),
-        outcome: Outcome {
-            calls: Vec::with_capacity(DESCRIBED),
-            ..Outcome::default()
-        },
+        outcome: Outcome::default(),
         wrong: Vec::with_capacity(DESCRIBED),
         wrong_native: (0..DESCRIBED)
             .map(|_| (0, Vec::with_capacity(DEPTH)))
@@ -252,6 +246,18 @@ pub fn resume() {
     }
 }
 
+/// Forgets what compiled code has done by line so far.
+pub fn forget_lines() {
+    // SAFETY: set while stepping only; no trap comes in between that would look.
+    unsafe {
+        pause();
+        if let Some(stepping) = CURRENT.as_mut() {
+            stepping.outcome.tally.clear();
+        }
+        resume();
+    }
+}
+
 unsafe extern "C" fn on_trap(
     _signal: i32,
     _info: *mut libc::siginfo_t,
@@ -282,17 +288,14 @@ impl Stepping<'_> {
             return;
         }
         let frames = self.walker.frames();
-        let lua = (frames.iter()).find_map(|frame| match *frame {
-            RawFrame::Lua {
-                compiled, ancestor, ..
-            } => Some((compiled.map(Trace::number), ancestor)),
-            _ => None,
-        });
-        let (compiled, ancestor) = lua.unwrap_or_default();
+        let lua = frames
+            .iter()
+            .find(|frame| matches!(frame, RawFrame::Lua { .. }));
+        let compiled = lua.and_then(trace_of).map(Trace::number);
         match found.state {
             VmState::Trace => {
                 self.outcome.in_traces += 1;
-                self.outcome.ancestors += u64::from(ancestor);
+                self.outcome.ancestors += u64::from(lua.is_some_and(is_ancestor));
                 self.ran = compiled.or(self.ran);
             }
             VmState::Exit => {
@@ -306,18 +309,20 @@ impl Stepping<'_> {
             }
             _ => {}
         }
-        let native = matches!(frames.first(), Some(RawFrame::Native { .. }));
-        if std::mem::replace(&mut self.in_code, compiled.is_some() && !native)
-            && native
-            && let Some(line) = called_from(self.walker.layout(), frames)
-        {
-            let calls = &mut self.outcome.calls;
-            match calls.iter().position(|calls| calls.0 == line) {
-                Some(index) => calls[index].1 += 1,
-                None if calls.len() < calls.capacity() => calls.push((line, 1)),
-                None => {}
-            }
-        }
+        let layout = self.walker.layout();
+        let innermost = lua.filter(|_| found.state == VmState::Trace);
+        let runs = match (innermost, frames.first()) {
+            (None, _) => Runs::Other,
+            (_, Some(RawFrame::Native { .. })) => Runs::Native,
+            (Some(frame), _) => Runs::Code {
+                in_loop: is_in_loop(frame),
+            },
+        };
+        self.outcome.tally.count(runs, || {
+            innermost
+                .filter(|frame| !is_ancestor(frame))
+                .map(|frame| call(layout, frame))
+        });
         if !joined(frames) {
             self.outcome.unjoined += 1;
         }
@@ -351,9 +356,9 @@ impl Stepping<'_> {
             .unwrap_or(self.seen.len());
         let own = self.seen.len() - program;
         self.seen.truncate(program);
-        let claim = match self.last.get(own) {
-            Some(RawFrame::Lua { ancestor: true, .. }) => Claim::Ancestor,
-            _ => Claim::Exact,
+        let claim = match self.last.get(own).is_some_and(is_ancestor) {
+            true => Claim::Ancestor,
+            false => Claim::Exact,
         };
         // Before the function runs, and after it has returned, there is nothing
         // to compare with.
@@ -366,10 +371,7 @@ impl Stepping<'_> {
         let right = match self.clock {
             Some(clock) if self.compiled => {
                 let tick = clock.read();
-                let trace = self.last.iter().find_map(|frame| match frame {
-                    RawFrame::Lua { compiled, .. } => *compiled,
-                    _ => None,
-                });
+                let trace = self.last.iter().find_map(trace_of);
                 // One that is being left does not go on.
                 let trace = trace.filter(|_| found.state != VmState::Exit);
                 if self.trace.is_some() && self.trace != trace {
@@ -423,21 +425,22 @@ impl Stepping<'_> {
     }
 }
 
-/// The line that compiled code has called native code from, if that is known.
-fn called_from(layout: &Layout, frames: &[RawFrame]) -> Option<u32> {
-    frames
-        .iter()
-        .find_map(|frame| match *frame {
-            RawFrame::Lua {
-                proto,
-                pc,
-                ancestor,
-                ..
-            } => Some((proto, pc, ancestor)),
-            _ => None,
-        })
-        .filter(|(_, _, ancestor)| !ancestor)
-        .map(|(proto, pc, _)| lines::line_before(layout, proto, pc))
+/// The trace that a frame ran in, or has just left.
+fn trace_of(frame: &RawFrame) -> Option<Trace> {
+    match *frame {
+        RawFrame::Lua { compiled, .. } => compiled,
+        _ => None,
+    }
+}
+
+/// Whether a frame is in a trace's loop.
+fn is_in_loop(frame: &RawFrame) -> bool {
+    matches!(frame, RawFrame::Lua { in_loop: true, .. })
+}
+
+/// Whether calls that were inlined into a frame may be missing.
+fn is_ancestor(frame: &RawFrame) -> bool {
+    matches!(frame, RawFrame::Lua { ancestor: true, .. })
 }
 
 /// Whether native code lies between each registered C function and what it has

@@ -59,6 +59,13 @@ impl Truth {
         self.names.iter().any(|(known, _)| *known == key)
     }
 
+    /// The file that a Lua function is in, without its folders.
+    pub fn file(&self, key: u64) -> &str {
+        let name = self.names.iter().find(|(known, _)| *known == key);
+        name.and_then(|(_, name)| name.rsplit_once(':'))
+            .map_or("?", |(file, _)| file)
+    }
+
     /// A stack in words.
     pub fn describe(&self, stack: &[Call]) -> String {
         let call = |call: &Call| {
