@@ -4,6 +4,7 @@
 
 local sysprof = require "sysprof"
 local profile = require "spec.support.profile"
+local six_and_two = require "spec.support.six_and_two"
 local native = require "jit.profile"
 local support = require "benches.lua.support"
 
@@ -17,55 +18,25 @@ for i = 1, 4096 do table_of[i] = i % 7 end
 -- loop does besides is small, and the same for both.
 local cases = {}
 
-cases["six sines to two"] = function(with_six, with_two)
-  local function six(x)
-    local s = sin(x + 0.1)
-    s = s + sin(x + 0.2)
-    s = s + sin(x + 0.3)
-    s = s + sin(x + 0.4)
-    s = s + sin(x + 0.5)
-    return s + sin(x + 0.6)
+-- `two` of what changes in each round, or of what doesn't: then its work is moved out
+-- of the loop.
+local function sines(changes)
+  local six, two = six_and_two.six, six_and_two.two
+  return function(with_six, with_two)
+    return function(n)
+      local s, x, same = 0, 1, 1
+      for _ = 1, n do
+        x = x + 1e-6
+        if with_six then s = s + six(x) end
+        if with_two then s = s + two(changes and x or same) end
+      end
+      return s
+    end, "six", "two"
   end
-  local function two(x)
-    local s = sin(x + 0.7)
-    return s + sin(x + 0.8)
-  end
-  return function(n)
-    local s, x = 0, 1
-    for _ = 1, n do
-      x = x + 1e-6
-      if with_six then s = s + six(x) end
-      if with_two then s = s + two(x) end
-    end
-    return s
-  end, "six", "two"
 end
 
--- What the second one does is the same in each round, so that it is moved out of the
--- loop.
-cases["six sines to none that is left"] = function(with_six, with_two)
-  local function six(x)
-    local s = sin(x + 0.1)
-    s = s + sin(x + 0.2)
-    s = s + sin(x + 0.3)
-    s = s + sin(x + 0.4)
-    s = s + sin(x + 0.5)
-    return s + sin(x + 0.6)
-  end
-  local function two(x)
-    local s = sin(x + 0.7)
-    return s + sin(x + 0.8)
-  end
-  return function(n)
-    local s, x, same = 0, 1, 1
-    for _ = 1, n do
-      x = x + 1e-6
-      if with_six then s = s + six(x) end
-      if with_two then s = s + two(same) end
-    end
-    return s
-  end, "six", "two"
-end
+cases["six sines to two"] = sines(true)
+cases["six sines to none that is left"] = sines(false)
 
 -- The place that is read next depends on what was read: reads don't overlap.
 cases["thirty table reads to ten"] = function(with_thirty, with_ten)

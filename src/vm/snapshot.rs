@@ -141,25 +141,24 @@ impl<'a> Snapshots<'a> {
     /// The instruction or constant that a snapshot has in a slot of the stack; none
     /// if the trace has not changed the slot.
     pub fn slot(&self, index: usize, slot: u16) -> Option<u32> {
+        let mut entries = self.entries(index)?.iter();
+        let entry = entries.find(|&&entry| slot_of(entry) == usize::from(slot));
+        entry.map(|entry| entry & REF_MASK)
+    }
+
+    /// A snapshot's part of the map.
+    fn entries(&self, index: usize) -> Option<&[u32]> {
         let snapshot = self.snapshots[index];
-        (self
-            .map
-            .get(snapshot.first..snapshot.first + snapshot.entries)?
-            .iter())
-        .find(|&&entry| slot_of(entry) == usize::from(slot))
-        .map(|entry| entry & REF_MASK)
+        (self.map).get(snapshot.first..snapshot.first + snapshot.entries)
     }
 
     /// All calls that a snapshot has, innermost first, down to the one at the
     /// trace's base.
     pub fn calls(&self, index: usize) -> Option<Vec<Call>> {
         let snapshot = self.snapshots[index];
-        let entries = self
-            .map
-            .get(snapshot.first..snapshot.first + snapshot.entries)?;
         let map = Map {
             snapshots: self,
-            entries,
+            entries: self.entries(index)?,
             after: self.map.get(snapshot.first + snapshot.entries..)?,
         };
         let mut calls = Vec::new();
