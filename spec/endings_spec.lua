@@ -44,6 +44,41 @@ describe("a program that ends without stop", function()
   end)
 end)
 
+describe("a session's end", function()
+  local folder
+  setup(function() folder = shell.folder() end)
+  teardown(function() shell.remove(folder) end)
+
+  it("leaves no tick without a stack", function()
+    -- A sample of so deep a stack takes longer than an interval, so that ticks
+    -- wait for the next one nearly all the time.
+    local program = shell.write(folder .. "/program.lua", [[
+      local sysprof = require "sysprof"
+      local function deep(n)
+        if n > 0 then return (deep(n - 1)) end
+        local sum = 0
+        for i = 1, 1e5 do sum = sum + i % 7 end
+        return sum
+      end
+      local samples = 0
+      for _ = 1, 20 do
+        assert(sysprof.start { mode = "C", interval = 0.02, path = "profile" })
+        deep(1500)
+        assert(sysprof.stop())
+        local report = sysprof.report()
+        samples = samples + report.samples
+        for reason, n in pairs(report.without_stack) do
+          if n > 0 then print(reason, n) end
+        end
+      end
+      assert(samples > 0)
+    ]])
+    local code, out, err = shell.run(folder, "luajit " .. program)
+    assert.equal(0, code, err)
+    assert.equal("", out)
+  end)
+end)
+
 describe("a fork", function()
   local folder
   setup(function() folder = shell.folder() end)

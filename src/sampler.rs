@@ -79,6 +79,8 @@ struct Inner {
     definitions: Definitions,
     recording: Option<Recording>,
     waiting: Option<Waiting>,
+    /// What the last sample found. Its frames are the walker's until the next look.
+    last: Found,
     /// When the modules were asked for last.
     asked: u64,
     rest: Rest,
@@ -144,6 +146,7 @@ impl Sampler {
                 definitions,
                 recording,
                 waiting: None,
+                last: UNSETTLED,
                 asked: 0,
                 rest: Rest::default(),
             }),
@@ -240,13 +243,17 @@ impl Sampler {
             finish(&mut inner, &sampler.counters, UNSETTLED, &waiting);
         }
         if inner.rest.owed > 0 {
-            // No sample came that could have stood for them.
-            let waiting = Waiting {
-                weight: inner.rest.owed,
-                now: clock::monotonic(),
-                steps: 0,
-            };
-            finish(&mut inner, &sampler.counters, UNSETTLED, &waiting);
+            // No sample came after these that could have stood for them: they came
+            // right after the last one.
+            let (last, waiting) = (
+                inner.last,
+                Waiting {
+                    weight: inner.rest.owed,
+                    now: clock::monotonic(),
+                    steps: 0,
+                },
+            );
+            finish(&mut inner, &sampler.counters, last, &waiting);
         }
         // Only this version has definitions that can be made again.
         let late = late.filter(|_| matches!(inner.recording, Some(Recording::Version3(_))));
@@ -402,6 +409,7 @@ fn look(
 }
 
 fn finish(inner: &mut Inner, counters: &Counters, found: Found, waiting: &Waiting) {
+    inner.last = found;
     let stack = match &mut inner.recording {
         None => found.stack,
         Some(recording) => {
