@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the module of tests/native once and prints the folder that it is in:
 # C, C++ and Rust in one library. Frame pointers are left out, so that nothing but
-# unwind tables leads through it; two functions have no tables, and one of these
+# unwind tables leads through it; three functions have no tables, and one of these
 # a frame pointer.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -23,8 +23,9 @@ if [ "$(cat "$out/.stamp" 2>/dev/null || true)" != "$stamp" ]; then
         -fcf-protection=none -c "$source/bare.c")
     gcc -DBARE=native_framed -fno-omit-frame-pointer "${without[@]}" -o framed.o
     gcc -DBARE=native_bare -fomit-frame-pointer "${without[@]}" -o bare.o
+    gcc -DBARE=native_winding -DWINDING -fomit-frame-pointer "${without[@]}" -o winding.o
     rustc --edition 2024 -O -g -C relocation-model=pic "$source/rust.rs" -o librust.a
-    g++ -shared -Wl,--gc-sections,--exclude-libs,ALL native.o cpp.o framed.o bare.o librust.a -o native.so
+    g++ -shared -Wl,--gc-sections,--exclude-libs,ALL native.o cpp.o framed.o bare.o winding.o librust.a -o native.so
     echo "$stamp" >.stamp
 fi
 echo "$out"

@@ -125,6 +125,10 @@ native.on_signal_stack()
 local function inner() native.leaf() end
 native.framed(inner)
 ]], "main;native.framed;native_framed;native_back;@1;native.leaf" },
+  { "code without either that goes straight to its end", [[
+local function inner() native.leaf() end
+native.bare(inner)
+]], "main;native.bare;native_framed;native_through_bare;native_bare;native_back;@1;native.leaf" },
 }
 
 -- A method that a metatable alone leads to, of a library that not every LuaJIT has.
@@ -140,8 +144,8 @@ end
 local ends = {
   { "code without unwind tables", [[
 local function inner() native.leaf() end
-native.bare(inner)
-]], "main;native.bare;[native stack ends: no unwind table];native_bare;native_back;@1;native.leaf" },
+native.winding(inner)
+]], "main;native.winding;[native stack ends: no unwind table];native_winding;native_back;@1;native.leaf" },
   { "a fiber", [[
 local function inner() native.leaf() end
 native.fiber(inner)

@@ -157,14 +157,14 @@ unsafe extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: 
 }
 
 #[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
     use std::sync::{Mutex, PoisonError};
     use std::{fs, mem, ptr};
 
     /// Dispositions are the process's: one test at a time.
-    static DISPOSITIONS: Mutex<()> = Mutex::new(());
+    pub(crate) static DISPOSITIONS: Mutex<()> = Mutex::new(());
 
     const PAGE: usize = 4096;
 

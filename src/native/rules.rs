@@ -60,7 +60,7 @@ pub enum Rule {
     /// There is no caller: a thread's or a fiber's first function.
     Root,
     /// The end is counted from a register that is kept for an instruction or two
-    /// only, while a frame is made or taken down.
+    /// only, while a frame is made or taken down, or the stack is left for another.
     Transient,
     /// No table tells, or none that is understood.
     Unknown,

@@ -1,9 +1,10 @@
 //! Walks native frames.
 //!
 //! Knows: how to get from a frame to its caller, by the unwind tables of its
-//! module (`rules`), which it remembers by address, or by its frame pointer where
-//! that can be verified (`frame_pointer`). Must not know: what a frame means,
-//! LuaJIT's own frames.
+//! module (`rules`), which it remembers by address, or where there are none by
+//! the code that leads out of it (`straight`), or by its frame pointer where that
+//! can be verified (`frame_pointer`). Must not know: what a frame means, LuaJIT's
+//! own frames.
 //!
 //! Our own and not framehop's, because that one guesses by the frame pointer
 //! where no table tells, does not see that a signal's frame leads to an exact
@@ -16,6 +17,7 @@ use super::frame_pointer;
 use super::modules::Module;
 use super::rules::{self, Base, Context, Rule};
 use super::sections::UnwindSections;
+use super::straight;
 use crate::memory::read;
 use crate::registers::Registers;
 use std::mem::offset_of;
@@ -212,6 +214,7 @@ impl Unwinder {
                 unwind: module.unwind.clone(),
             }
         });
+        straight::prepare();
         Unwinder {
             extents: extents.collect(),
             exceptions,
@@ -279,6 +282,12 @@ impl Unwinder {
                 }
                 Some(sections) => rules::rule(sections, address, &mut self.context),
                 None => Rule::Unknown,
+            };
+            let rule = match rule {
+                Rule::Unknown => {
+                    straight::rule(frame.ip, frame.is_interrupted()).unwrap_or(Rule::Unknown)
+                }
+                told => told,
             };
             *self.rules.place(address) = (address, rule);
             rule
@@ -369,9 +378,6 @@ impl Unwinder {
             (extent.unwind.as_ref()).is_some_and(|u| rules::start_of(u, address).is_some())
         };
         let module = extent.start..extent.end;
-        if frame.is_interrupted() && read::<u8>(frame.ip)? == RET {
-            return frame.caller(frame.sp + 8, None, None);
-        }
         frame_pointer::is_set_up(frame, module, described)
             .then(|| frame.caller(frame.bp + 16, Some(-16), None))?
             .filter(|caller| caller.sp > frame.sp)

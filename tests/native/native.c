@@ -151,9 +151,10 @@ FUNCTION int l_rust(lua_State *L)
 
 /* framed(f): f is called by code without unwind tables that has a frame pointer.
    bare(f): by code that has neither, under code that has one: rbp is there, and
-   is not its own. */
+   is not its own. winding(f): the same, and it does not go straight to its end. */
 void native_framed(void (*call)(void *), void *data);
 void native_bare(void (*call)(void *), void *data);
+void native_winding(void (*call)(void *), void *data);
 
 FUNCTION int l_framed(lua_State *L)
 {
@@ -170,6 +171,44 @@ FUNCTION int l_bare(lua_State *L)
 {
   native_framed(native_through_bare, L);
   return 0;
+}
+
+FUNCTION void native_through_winding(void *data)
+{
+  native_winding(native_back, data);
+}
+
+FUNCTION int l_winding(lua_State *L)
+{
+  native_framed(native_through_winding, L);
+  return 0;
+}
+
+/* switch(): by code without unwind tables that changes stacks, as libraries of
+   fibers have it, from this stack to this stack. */
+void native_switch(void **from, void **to);
+__asm__(".text\n"
+        ".hidden native_switch\n"
+        ".globl native_switch\n"
+        ".type native_switch, @function\n"
+        "native_switch:\n"
+        "  push %rbp\n"
+        "  push %rbx\n"
+        "  push %r12\n"
+        "  mov %rsp, (%rdi)\n"
+        "  mov (%rsi), %rsp\n"
+        "  pop %r12\n"
+        "  pop %rbx\n"
+        "  pop %rbp\n"
+        "  pop %rcx\n"
+        "  jmp *%rcx\n"
+        ".size native_switch, . - native_switch\n");
+
+FUNCTION int l_switch(lua_State *L)
+{
+  void *stack;
+  native_switch(&stack, &stack);
+  return lua_gettop(L) * 0;
 }
 
 /* fiber(f): f is called on a stack that is not the thread's. */
@@ -259,6 +298,7 @@ HOOK __attribute__((visibility("default"))) int luaopen_native(lua_State *L)
     { "resume", l_resume }, { "collect", l_collect }, { "sort", l_sort },
     { "cpp", l_cpp },       { "rust", l_rust },       { "fiber", l_fiber },
     { "fails", l_fails },   { "framed", l_framed },   { "bare", l_bare },
+    { "winding", l_winding }, { "switch", l_switch },
     { "on_signal_stack", l_on_signal_stack },
     { NULL, NULL },
   };

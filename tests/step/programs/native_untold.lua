@@ -1,0 +1,7 @@
+-- Code without unwind tables that changes stacks.
+local native = require "native"
+
+return function()
+  native.switch()
+  return native.leaf()
+end
