@@ -92,8 +92,9 @@ local hosts = {
     end,
   },
   tarantool = {
-    -- Each fiber has a stack of its own, the event loop has the thread's.
-    root = { "coro_init;fiber_loop", "_start;__libc_start_main_impl;__libc_start_call_main;main" },
+    -- Each fiber has a stack of its own, on which it may not have come to its
+    -- function yet; the event loop has the thread's.
+    root = { "coro_init", "_start;__libc_start_main_impl;__libc_start_call_main;main" },
     works = {
       { "fiber_loop", "coroutine%.wrap_aux", "digest %([^;]*tarantool%.lua:%d+%)" },
       { "fiber_loop", "encode %([^;]*tarantool%.lua:%d+%)", "json%.encode" },
