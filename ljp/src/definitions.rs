@@ -69,7 +69,7 @@ pub struct FrameDef {
     /// The innermost frame of a trace that was in its loop.
     pub in_loop: bool,
     /// The frame is only known as an ancestor: functions that were inlined into
-    /// it may be missing.
+    /// it, or called by the C functions right above it, may be missing.
     pub ancestor: bool,
 }
 

@@ -140,6 +140,7 @@ impl Walker {
             unknown_code: &mut self.unknown_code,
             top: None,
             carried: None,
+            missing: None,
             native_frames: 0,
             in_trace: false,
             last_cframe: None,

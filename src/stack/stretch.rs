@@ -70,33 +70,32 @@ impl<'w> Walk<'w> {
             }
             at_base = Some(BaseCall::Shown);
         }
-        let mut first = true;
+        if entry.base_gone {
+            self.missing = entry.trace;
+        }
+        let (mut first, missing) = (true, &mut self.missing);
         let visit = |frame: Frame| {
-            if !std::mem::take(&mut first) {
-                // If none of the trace's calls was, this one is their ancestor.
-                let ancestor = std::mem::take(&mut ancestor) && entry.base_gone;
-                let below = Entry {
-                    trace: entry.trace.filter(|_| ancestor),
+            let is_first = std::mem::take(&mut first);
+            let mut entry = if is_first {
+                Entry {
                     ancestor,
-                    ..Entry::default()
-                };
-                return show(frame.body.kind, raw(layout, frame, below));
-            }
-            match at_base {
-                Some(BaseCall::Shown) => true,
-                Some(BaseCall::At(pc)) => {
-                    let entry = Entry {
-                        ancestor,
-                        in_loop,
-                        ..entry
-                    };
-                    show(frame.body.kind, raw(layout, Frame { pc, ..frame }, entry))
+                    in_loop,
+                    ..entry
                 }
-                None => {
-                    let pc = entry.start(layout, frame);
-                    show(frame.body.kind, raw(layout, Frame { pc, ..frame }, entry))
-                }
+            } else {
+                Entry::default()
+            };
+            let pc = match at_base.filter(|_| is_first) {
+                Some(BaseCall::Shown) => return true,
+                Some(BaseCall::At(pc)) => pc,
+                None => entry.start(layout, frame),
+            };
+            if matches!(frame.body.kind, Kind::Lua(_))
+                && let Some(trace) = missing.take()
+            {
+                (entry.trace, entry.ancestor) = (Some(trace), true);
             }
+            show(frame.body.kind, raw(layout, Frame { pc, ..frame }, entry))
         };
         match frames::walk(layout, self.known, top.stack, top.base, top.pc, visit)? {
             End::Enough => return Err(Stop::Enough),

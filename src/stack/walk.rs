@@ -10,7 +10,7 @@ use crate::vm::frames::Broken;
 use crate::vm::known::Known;
 use crate::vm::layout::Layout;
 use crate::vm::objects::{CFrame, Kind, Thread};
-use crate::vm::trace::Traces;
+use crate::vm::trace::{Trace, Traces};
 use ljp::Reason;
 
 /// Why a walk ended early.
@@ -47,6 +47,8 @@ pub(super) struct Walk<'w> {
     /// Where the stretch below goes on: the thread, and the base in it.
     pub(super) carried: Option<(Thread, usize)>,
     pub(super) native_frames: usize,
+    /// The trace of which calls are missing above the next Lua function.
+    pub(super) missing: Option<Trace>,
     /// Whether compiled code runs, or has called what runs.
     pub(super) in_trace: bool,
     pub(super) last_cframe: Option<CFrame>,

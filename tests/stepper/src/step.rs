@@ -356,7 +356,9 @@ impl Stepping<'_> {
             .unwrap_or(self.seen.len());
         let own = self.seen.len() - program;
         self.seen.truncate(program);
-        let claim = match self.last.get(own).is_some_and(is_ancestor) {
+        let innermost =
+            (self.last.iter().skip(own)).find(|frame| matches!(frame, RawFrame::Lua { .. }));
+        let claim = match innermost.is_some_and(is_ancestor) {
             true => Claim::Ancestor,
             false => Claim::Exact,
         };
