@@ -89,7 +89,8 @@ describe("a fork", function()
     local code, out, err = shell.run(".", "luajit spec/support/forked.lua " .. path)
     assert.equal("", err)
     assert.equal(0, code)
-    local samples = out:match("^child running false\nchild stop nil\nchild start true\nchild stop true\n"
+    local samples = out:match("^child running false\nchild samples 0\nchild descriptors 0\n"
+      .. "child stop nil\nchild start true\nchild stop true\n"
       .. "child's status 0\nparent samples (%d+)\n$")
     assert.is_truthy(samples, out)
     local info = profile.info(path)

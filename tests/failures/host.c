@@ -383,6 +383,23 @@ static void many_threads(void) {
   lua_close(L);
 }
 
+/* Signals that are not for the profiled thread: sent to another one, to itself. */
+static void *raises(void *unused) {
+  for (int i = 0; i < 100; i++) CHECK(!raise(SIGPROF));
+  return unused;
+}
+
+static void stray_signals(void) {
+  lua_State *L = vm();
+  started(L, "sysprof.start { mode = 'C', interval = 3.6e6, path = PROFILE, clock = 'wall' }");
+  pthread_join(begin(raises, NULL), NULL);
+  say(L, "of another thread", "sysprof.report().samples");
+  CHECK(!raise(SIGPROF));
+  say(L, "of this one", "sysprof.report().samples");
+  CHECK(!strcmp(ask(L, "sysprof.stop()"), "true"));
+  lua_close(L);
+}
+
 static void *ends_early(void *unused) {
   (void)unused;
   lua_State *L = vm();
@@ -649,7 +666,7 @@ static const struct {
 #define CASE(name) { #name, name }
   CASE(signal_taken_before), CASE(signal_ignored), CASE(signal_taken_during),
   CASE(signal_blocked_before), CASE(signal_blocked_during), CASE(segv_taken_during),
-  CASE(children), CASE(raw_fork), CASE(many_threads), CASE(thread_ends),
+  CASE(children), CASE(raw_fork), CASE(many_threads), CASE(stray_signals), CASE(thread_ends),
   CASE(stop_elsewhere), CASE(exit_elsewhere), CASE(fork_elsewhere),
   CASE(start_at_once), CASE(close_without_stop), CASE(stack_nearly_full),
   CASE(clock_stepped), CASE(interval_too_short), CASE(cycles),

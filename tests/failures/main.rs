@@ -245,6 +245,13 @@ fn of_many_threads_only_one_is_sampled() {
 }
 
 #[test]
+fn a_signal_that_another_thread_gets_is_no_sample() {
+    let (ran, _host) = run("stray_signals");
+    ran.prints(&["of another thread 0", "of this one 1"]);
+    assert_eq!(ran.whole(), 1);
+}
+
+#[test]
 fn a_session_outlives_its_thread() {
     let (ran, _host) = run("thread_ends");
     let samples = format!("samples {}", ran.number("samples"));
